@@ -1,0 +1,171 @@
+/** The words of a run: statuses, failures, usage, budgets, waits (DESIGN §2, RP §2). */
+import type { Json } from "./json.ts";
+
+export type RunStatus = "queued" | "running" | "suspended" | "succeeded" | "failed" | "cancelled";
+export type StepStatus = RunStatus | "skipped";
+export type TerminalStatus = "succeeded" | "failed" | "cancelled";
+export type DefinitionKind = "plan" | "graph" | "script";
+export type SideEffect = "read_only" | "idempotent" | "mutating";
+export type Durability = "standard" | "strict";
+
+export const RUN_STATUSES: readonly RunStatus[] = [
+  "queued",
+  "running",
+  "suspended",
+  "succeeded",
+  "failed",
+  "cancelled",
+];
+
+export function isTerminal(status: RunStatus): status is TerminalStatus {
+  return status === "succeeded" || status === "failed" || status === "cancelled";
+}
+
+/** Codes are data of runs and steps (RP §2), never errors of an operation. */
+export type FailureCode =
+  | "invalid_definition"
+  | "invalid_input"
+  | "invalid_output"
+  | "unknown_reference"
+  | "permission_denied"
+  | "untrusted_workspace"
+  | "budget_exceeded"
+  | "retry_exhausted"
+  | "execution_failed"
+  | "cancelled"
+  | "recovery_suspended"
+  | "suspended"
+  | "dependency_skipped"
+  | "storage";
+
+export interface Failure {
+  readonly code: FailureCode;
+  readonly message: string;
+  readonly retryable: boolean;
+}
+
+export function failure(code: FailureCode, message: string, retryable = false): Failure {
+  return { code, message, retryable };
+}
+
+/** Spent so far. `cost_micros` is millionths of a currency unit; `null` means not measured. */
+export interface Usage {
+  readonly steps: number;
+  readonly retries: number;
+  readonly agents: number;
+  readonly tokens: number;
+  readonly cost_micros: number | null;
+}
+
+export const NO_USAGE: Usage = { steps: 0, retries: 0, agents: 0, tokens: 0, cost_micros: 0 };
+
+export interface Budgets {
+  readonly max_concurrency: number;
+  readonly max_agents: number;
+  readonly max_steps: number;
+  readonly max_retries: number;
+  readonly max_nesting_depth: number;
+  readonly wall_time_ms: number;
+  readonly max_tokens?: number;
+  readonly max_cost_micros?: number;
+}
+
+/** RP's defaults for plans (RP §2, R-33). */
+export const DEFAULT_BUDGETS: Budgets = {
+  max_concurrency: 4,
+  max_agents: 8,
+  max_steps: 256,
+  max_retries: 8,
+  max_nesting_depth: 4,
+  wall_time_ms: 900_000,
+};
+
+/** Ceilings for model-started runs and untrusted workspaces (RP §2, R-15). */
+export const UNTRUSTED_CEILINGS: Required<Budgets> = {
+  max_concurrency: 8,
+  max_agents: 16,
+  max_steps: 512,
+  max_retries: 16,
+  max_nesting_depth: 8,
+  wall_time_ms: 3_600_000,
+  max_tokens: 2_000_000,
+  max_cost_micros: 100_000_000,
+};
+
+export const BUDGET_FIELDS = [
+  "max_concurrency",
+  "max_agents",
+  "max_steps",
+  "max_retries",
+  "max_nesting_depth",
+  "wall_time_ms",
+  "max_tokens",
+  "max_cost_micros",
+] as const satisfies readonly (keyof Budgets)[];
+
+/** What only the outside can end (DESIGN §2). */
+export type WaitType =
+  | "recovery"
+  | "tool_approval"
+  | "tool_running"
+  | "approval"
+  | "input"
+  | "timer"
+  | "repair"
+  | "budget"
+  | "paused"
+  | "child";
+
+/** A decision of a person, or of time, on an approval (R-28). */
+export interface Decision {
+  readonly approved: boolean;
+  readonly decision: "approved" | "denied" | "expired";
+  readonly decided_by: string;
+  readonly decided_at_ms: number;
+  readonly reason?: string;
+}
+
+/** What is known of a dispatch whose outcome is not (GD-74, interfaces §1 `RepairEvidence`). */
+export interface RepairEvidence {
+  readonly dispatch_id: string;
+  readonly tool: string;
+  readonly input_hash: string;
+  readonly attempt: number;
+  readonly started_at_ms: number;
+  readonly receipt?: Json;
+  /** What the owner answered when asked: `absent`, `unknown`, or why it could not be asked. */
+  readonly lookup?: string;
+  readonly late_results: readonly Json[];
+}
+
+/** An open wait, in the operator's form (interfaces §1); stored in the journal as it was opened. */
+export interface Wait {
+  /** `w-` and the sequence at which it was opened: unique within the run, the same on every replay. */
+  readonly wait_id: string;
+  readonly type: WaitType;
+  readonly run_id: string;
+  readonly step_id?: string;
+  readonly since_ms: number;
+  readonly due_at_ms?: number;
+  readonly deadline_at_ms?: number;
+  readonly warn_at_ms?: number;
+  readonly prompt?: string;
+  readonly details?: Json;
+  readonly tool?: string;
+  readonly tool_call_id?: string;
+  readonly killed?: boolean;
+  readonly input?: Json;
+  readonly side_effect?: SideEffect;
+  readonly capabilities?: readonly string[];
+  readonly schema?: Json;
+  readonly outcome?: "value";
+  readonly digest?: string;
+  readonly reason?: string;
+  /** What the run was doing when a mutating dispatch outlived its stop (R-12). */
+  readonly stop_reason?: StopReason;
+  readonly evidence?: RepairEvidence;
+  readonly child_run_id?: string;
+}
+
+/** Why a run tree is being stopped (R-12). */
+export type StopReason = "cancelled" | "timeout" | "sibling_failed" | "paused" | "step_timeout";

@@ -1,0 +1,85 @@
+/** What does the work of a tool step (DESIGN §6, §12). Only `engine/dispatch` calls it. */
+import type { Json, JsonObject } from "../domain/json.ts";
+import type { SideEffect } from "../domain/run.ts";
+import type { Posture } from "./session-store.ts";
+
+export interface ToolDescriptor {
+  readonly name: string;
+  readonly description: string;
+  readonly input_schema: JsonObject;
+  readonly output_schema?: JsonObject;
+  /** Undeclared is mutating (R-13). */
+  readonly side_effect: SideEffect;
+  /** What it can do: `read`, `write`, `shell`, `network`, `agent`, or one of its own. */
+  readonly capabilities: readonly string[];
+  /** Where it comes from, for `preview` and policy. */
+  readonly source: "builtin" | "config" | "code" | "mcp";
+  readonly can_lookup: boolean;
+  readonly can_observe: boolean;
+}
+
+export interface ToolCall {
+  readonly tool: string;
+  /** Secrets resolved: in memory only. */
+  readonly input: Json;
+  /** Idempotency key: SHA-256(run NUL instance NUL attempt) (R-24). The same on every redispatch. */
+  readonly dispatch_id: string;
+  /** RP-41's fresh id of this call. */
+  readonly tool_call_id: string;
+  readonly run_id: string;
+  readonly step_id: string;
+  readonly attempt: number;
+  /** How often this attempt was sent before; 0 the first time. */
+  readonly redispatch: number;
+  /** Real path of the session's workspace; file tools stay inside it. */
+  readonly workspace: string;
+  readonly posture: Posture;
+  readonly signal: AbortSignal;
+  /** Stores proof of acceptance before the work goes on; resolves when it is durable. */
+  readonly receipt: (receipt: Json) => Promise<void>;
+}
+
+/**
+ * What a tool said. Anything it throws that is not a `ToolError` is an unknown outcome for a mutating tool and
+ * `execution_failed`, retryable, for the others (R-8, RP-41).
+ */
+export type ToolOutcome =
+  | { readonly type: "succeeded"; readonly output: Json }
+  | {
+      readonly type: "failed";
+      /** `not_found` → unknown_reference, `bad_arguments` → invalid_input, else execution_failed (RP-41). */
+      readonly kind: "not_found" | "bad_arguments" | "execution";
+      readonly retryable: boolean;
+      /** Stays out of failure messages and of everything public; only for the operator's log. */
+      readonly message: string;
+    }
+  /** The tool itself asks a person first (RP-68). */
+  | { readonly type: "needs_approval"; readonly prompt?: string }
+  /** Detached and still running; `kill` ends it (RP-68, R-34). */
+  | { readonly type: "running"; readonly kill: () => Promise<boolean> };
+
+/** What an owner knows of a dispatch (R-10). */
+export type OwnerAnswer =
+  | { readonly type: "succeeded"; readonly output: Json }
+  | { readonly type: "failed"; readonly message: string; readonly retryable: boolean }
+  | { readonly type: "cancelled" }
+  /** Still at work. */
+  | { readonly type: "running" }
+  /** Never heard of it, and from now on this id is refused or deduplicated: safe to send. */
+  | { readonly type: "absent" }
+  | { readonly type: "unknown"; readonly reason?: string };
+
+export interface ToolPort {
+  /** The tool by its exact name (case matters, but for the aliases a port documents). */
+  describe(name: string): ToolDescriptor | undefined;
+  list(): readonly ToolDescriptor[];
+  call(call: ToolCall): Promise<ToolOutcome>;
+  /** Asks the owner by dispatch id; only for tools that `can_lookup`. */
+  lookup(tool: string, query: { dispatch_id: string; input: Json; signal: AbortSignal }): Promise<OwnerAnswer>;
+  /** Asks the owner by receipt; only for tools that `can_observe`. */
+  observe(
+    tool: string,
+    query: { dispatch_id: string; receipt: Json; signal: AbortSignal },
+  ): Promise<OwnerAnswer>;
+  close?(): Promise<void>;
+}

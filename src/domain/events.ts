@@ -86,7 +86,15 @@ export type EventBody =
       readonly wait?: Wait;
     }
   | { readonly type: "step_completed"; readonly step_id: string; readonly output: Json }
-  | { readonly type: "step_failed"; readonly step_id: string; readonly failure: Failure; readonly visit?: number }
+  | {
+      readonly type: "step_failed";
+      readonly step_id: string;
+      readonly failure: Failure;
+      /** For leaves that were never entered (RP-51). */
+      readonly visit?: number;
+      /** What the tool itself said: for the operator only, never part of a failure message (RP-41). */
+      readonly detail?: string;
+    }
   | {
       readonly type: "step_cancelled";
       readonly step_id: string;

@@ -149,6 +149,9 @@ export interface Wait {
   readonly due_at_ms?: number;
   readonly deadline_at_ms?: number;
   readonly warn_at_ms?: number;
+  readonly warned?: true;
+  /** Decided in favour, not dispatched yet (R-9): one grant serves one dispatch. */
+  readonly granted?: Decision;
   readonly prompt?: string;
   readonly details?: Json;
   readonly tool?: string;
@@ -169,3 +172,32 @@ export interface Wait {
 
 /** Why a run tree is being stopped (R-12). */
 export type StopReason = "cancelled" | "timeout" | "sibling_failed" | "paused" | "step_timeout";
+
+/** What a run is, fixed at its creation; the journal's hash chain starts from it (R-23). */
+export interface RunHeader {
+  readonly run_id: string;
+  readonly root_run_id: string;
+  readonly parent_run_id?: string;
+  /** Instance id of the parent's step. */
+  readonly parent_step_id?: string;
+  readonly session_id: string;
+  readonly kind: DefinitionKind;
+  readonly workflow_id: string;
+  readonly workflow_revision: number;
+  readonly bundle_hash: string;
+  /** Absent when stored as an artifact under `args_hash`. */
+  readonly args?: Json;
+  readonly args_hash: string;
+  /** Effective limits: the definition's, tightened by the caller and by ceilings. */
+  readonly budget: Budgets;
+  readonly created_at_ms: number;
+  /** Nesting depth; a root is 0. */
+  readonly depth: number;
+  /** Replay-visible behaviour of the engine that started it (R-21). */
+  readonly engine_version: number;
+  readonly durability: Durability;
+  /** Who asked: a person or program (`explicit`), or a model through a tool (`automatic`). */
+  readonly origin: "explicit" | "automatic";
+  /** The run that this one was made from, and how. */
+  readonly made_from?: { readonly run_id: string; readonly how: "restart" | "retry" | "fork" };
+}

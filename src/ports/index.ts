@@ -7,7 +7,6 @@ export type {
   CommitRefusal,
   CommitResult,
   RunCommit,
-  RunHeader,
   RunQuery,
   RunRecord,
   RunRow,
@@ -23,6 +22,7 @@ export type {
   TreeUpdate,
   WaitQuery,
 } from "./run-store.ts";
+export type { RunHeader } from "../domain/run.ts";
 export { needsControl } from "./run-store.ts";
 export type { SecretAnswer, SecretPort } from "./secret-port.ts";
 export type { Posture, SessionPatch, SessionRecord, SessionStore } from "./session-store.ts";

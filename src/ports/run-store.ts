@@ -5,36 +5,7 @@
  * owner hands it. Everything here is bounded; nothing reads an unbounded history.
  */
 import type { Json } from "../domain/json.ts";
-import type { Budgets, DefinitionKind, Durability, RunStatus, SideEffect, Usage, Wait, WaitType } from "../domain/run.ts";
-
-/** What a run is, fixed at its creation; the journal's hash chain starts from it (R-23). */
-export interface RunHeader {
-  readonly run_id: string;
-  readonly root_run_id: string;
-  readonly parent_run_id?: string;
-  /** Instance id of the parent's step. */
-  readonly parent_step_id?: string;
-  readonly session_id: string;
-  readonly kind: DefinitionKind;
-  readonly workflow_id: string;
-  readonly workflow_revision: number;
-  readonly bundle_hash: string;
-  /** Absent when stored as an artifact under `args_hash`. */
-  readonly args?: Json;
-  readonly args_hash: string;
-  /** Effective limits: the definition's, tightened by the caller and by ceilings. */
-  readonly budget: Budgets;
-  readonly created_at_ms: number;
-  /** Nesting depth; a root is 0. */
-  readonly depth: number;
-  /** Replay-visible behaviour of the engine that started it (R-21). */
-  readonly engine_version: number;
-  readonly durability: Durability;
-  /** Who asked: a person or program (`explicit`), or a model through a tool (`automatic`). */
-  readonly origin: "explicit" | "automatic";
-  /** The run that this one was made from, and how. */
-  readonly made_from?: { readonly run_id: string; readonly how: "restart" | "retry" | "fork" };
-}
+import type { RunHeader, RunStatus, SideEffect, Usage, Wait, WaitType } from "../domain/run.ts";
 
 /** The derived row of a run: what lists show without reading a journal. */
 export interface RunRow {

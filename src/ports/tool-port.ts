@@ -47,8 +47,11 @@ export type ToolOutcome =
   | { readonly type: "succeeded"; readonly output: Json }
   | {
       readonly type: "failed";
-      /** `not_found` → unknown_reference, `bad_arguments` → invalid_input, else execution_failed (RP-41). */
-      readonly kind: "not_found" | "bad_arguments" | "execution";
+      /**
+       * `not_found` → unknown_reference, `bad_arguments` → invalid_input, else execution_failed (RP-41). `bad_output`:
+       * it ran to its end, but its value is not JSON, too large or not as declared → invalid_output (C22).
+       */
+      readonly kind: "not_found" | "bad_arguments" | "bad_output" | "execution";
       readonly retryable: boolean;
       /** Stays out of failure messages and of everything public; only for the operator's log. */
       readonly message: string;

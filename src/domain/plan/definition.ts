@@ -89,7 +89,13 @@ export type Plan =
       readonly then_branch: Plan;
       readonly else_branch: Plan;
     }
-  | { readonly type: "map"; readonly id?: string; readonly source: ValueRef; readonly item: string; readonly body: Plan }
+  | {
+      readonly type: "map";
+      readonly id?: string;
+      readonly source: ValueRef;
+      readonly item: string;
+      readonly body: Plan;
+    }
   | { readonly type: "retry"; readonly node: Plan; readonly max_attempts: number; readonly delay_ms: number };
 
 /** The executable part: what is hashed and pinned (R-31 strips the header below). */

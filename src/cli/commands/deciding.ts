@@ -1,0 +1,27 @@
+/** What `approve` and `deny` share (R-40). */
+import { type Context, withWorkspace } from "../context.ts";
+import { askDecision, chooseWait, decide, needsDigest, openDecisions, readDigest, type Word } from "../decide.ts";
+import { EXIT } from "../output.ts";
+import { goOn } from "./moving.ts";
+
+export async function decideByCommand(context: Context, word: Word): Promise<number> {
+  const given = readDigest(context.flags.text("digest"));
+  return await withWorkspace(context, {}, async (holdfast, { workspace }) => {
+    const runId = await holdfast.runs.find(context.args[0] ?? "");
+    const before = await holdfast.runs.inspect(runId);
+    const wait = chooseWait(await openDecisions(holdfast, before), context.args[1], runId, word, context);
+    let digest = given;
+    if (digest === undefined) {
+      if (!context.out.terminal.canPrompt) throw needsDigest(context, wait, workspace, word);
+      if ((await askDecision(context, wait, workspace, [word])) === undefined) {
+        context.out.tell("Nothing was decided.");
+        return EXIT.suspended;
+      }
+      digest = wait.digest;
+    }
+    const verb = await decide(holdfast, wait, word, { reason: context.flags.text("reason"), digest });
+    // The decision may be a child's; what is followed is the run that was named.
+    const named = wait.run_id === runId ? verb : { ...verb, run: before };
+    return await goOn(context, holdfast, named, before.last_sequence, workspace);
+  });
+}

@@ -1,0 +1,82 @@
+/** `holdfast waits`: the inbox. */
+import { HoldfastError } from "../../domain/errors.ts";
+import { nearest } from "../../domain/nearest.ts";
+import type { WaitType } from "../../domain/run.ts";
+import { type Context, commandLine, withWorkspace } from "../context.ts";
+import { EXIT } from "../output.ts";
+import { waitCommands, waitSubject } from "../render/wait.ts";
+import { type Column, table } from "../table.ts";
+import { ago, elapsed, oneLine, shortId } from "../text.ts";
+
+const TYPES: readonly WaitType[] = [
+  "recovery",
+  "tool_approval",
+  "tool_running",
+  "approval",
+  "input",
+  "timer",
+  "repair",
+  "budget",
+  "paused",
+  "child",
+];
+
+const COLUMNS: readonly Column[] = [
+  { title: "RUN" },
+  { title: "WAIT" },
+  { title: "WORKFLOW", flexible: true },
+  { title: "FOR" },
+  { title: "WHAT", flexible: true },
+  { title: "SINCE" },
+  { title: "DEADLINE" },
+];
+
+export async function run(context: Context): Promise<number> {
+  const { flags, out } = context;
+  const cursor = flags.text("cursor");
+  const query = {
+    limit: flags.whole("limit", 1, 200) ?? 50,
+    type: flags.list("type").flatMap((names) => names.split(",").map(readType)),
+    all_sessions: flags.on("allSessions"),
+    ...(cursor === undefined ? {} : { cursor }),
+  };
+  return await withWorkspace(context, { readOnly: true }, async (holdfast) => {
+    const { type, all_sessions, ...rest } = query;
+    const page = await holdfast.waits.list({
+      ...rest,
+      ...(type.length === 0 ? {} : { type }),
+      ...(all_sessions ? { all_sessions } : {}),
+    });
+    if (out.json) {
+      out.document(page);
+      return EXIT.succeeded;
+    }
+    const now = context.process.now();
+    const rows = page.waits.map((wait) => [
+      shortId(wait.run_id),
+      oneLine(wait.wait_id),
+      oneLine(wait.workflow_id),
+      wait.type,
+      waitSubject(wait),
+      ago(wait.since_ms, now),
+      wait.deadline_at_ms === undefined ? "" : `in ${elapsed(wait.deadline_at_ms - now)}`,
+    ]);
+    if (rows.length === 0) out.note("Nothing waits for anyone.");
+    else out.print(...table(COLUMNS, rows, out.terminal.width));
+    const [first] = page.waits;
+    if (first !== undefined) out.note("", ...waitCommands(first, context).map((command) => `  ${command}`));
+    if (page.next_cursor !== undefined)
+      out.note(`More: ${commandLine(context, "waits", "--cursor", page.next_cursor)}`);
+    return EXIT.succeeded;
+  });
+}
+
+function readType(name: string): WaitType {
+  const type = TYPES.find((t) => t === name);
+  if (type !== undefined) return type;
+  const meant = nearest(name, TYPES);
+  throw new HoldfastError(
+    "usage",
+    `Cannot list waits: ${JSON.stringify(name)} is no type; ${meant === undefined ? `use ${TYPES.join(", ")}` : `did you mean ${meant}?`}`,
+  );
+}

@@ -1,0 +1,129 @@
+/** What a command is given: its words, the global flags, the ways out, and the workspace when it asks for it. */
+import { userInfo } from "node:os";
+import type { Holdfast } from "../access/api.ts";
+import { HoldfastError } from "../domain/errors.ts";
+import { diagnosticLines, type Output } from "./output.ts";
+import type { CompositionRoot, Opened, OpenRequest } from "./root.ts";
+import type { Streams } from "./terminal.ts";
+import { shellQuote } from "./text.ts";
+
+/** Global flags after the environment has been asked (interfaces §2: a flag beats the environment). */
+export interface Globals {
+  readonly workspace?: string;
+  readonly store?: string;
+  readonly session?: string;
+  readonly json: boolean;
+  readonly quiet: boolean;
+  readonly verbose: boolean;
+  readonly color: boolean;
+  readonly prompts: boolean;
+  /** The global flags as they were given: printed commands repeat them, so that they reach the same runs. */
+  readonly repeated: readonly string[];
+}
+
+export type FlagValue = string | boolean | readonly string[] | undefined;
+
+/** Flags of one command by their long name in camel case; commander fills it from the command table. */
+export class Flags {
+  readonly #values: ReadonlyMap<string, FlagValue>;
+
+  constructor(values: Iterable<readonly [string, FlagValue]>) {
+    this.#values = new Map(values);
+  }
+
+  on(name: string): boolean {
+    return this.#values.get(name) === true;
+  }
+
+  text(name: string): string | undefined {
+    const value = this.#values.get(name);
+    return typeof value === "string" ? value : undefined;
+  }
+
+  list(name: string): readonly string[] {
+    const value = this.#values.get(name);
+    return Array.isArray(value) ? (value as readonly string[]) : [];
+  }
+
+  /** @throws HoldfastError `usage` outside `least`..`most` */
+  whole(name: string, least: number, most: number): number | undefined {
+    const text = this.text(name);
+    if (text === undefined) return undefined;
+    const value = /^\d{1,16}$/.test(text) ? Number(text) : Number.NaN;
+    if (value >= least && value <= most) return value;
+    throw new HoldfastError(
+      "usage",
+      `Cannot read --${name}: ${JSON.stringify(text)} is not a whole number from ${least} to ${most}; give one`,
+    );
+  }
+}
+
+export interface Process {
+  readonly streams: Streams;
+  readonly env: NodeJS.ProcessEnv;
+  readonly cwd: string;
+  /** The program as its user calls it, for printed commands; already quoted for the shell. */
+  readonly program: string;
+  /** File that starts this very build again. */
+  readonly entry: string;
+  readonly load: () => Promise<CompositionRoot>;
+  /** Listens for a signal; answers how to stop listening. */
+  readonly onSignal: (signal: "SIGINT" | "SIGTERM", listener: () => void) => () => void;
+  /** Ends the process at once: the second Ctrl-C only. */
+  readonly exit: (status: number) => void;
+  readonly now: () => number;
+}
+
+export interface Context {
+  readonly process: Process;
+  readonly out: Output;
+  readonly globals: Globals;
+  readonly args: readonly string[];
+  readonly flags: Flags;
+}
+
+/** A command: does its work and answers the exit status; refusals are thrown. */
+export type CommandAction = (context: Context) => Promise<number>;
+
+export function openRequest(context: Context): OpenRequest {
+  const { globals, process } = context;
+  return {
+    cwd: process.cwd,
+    env: process.env,
+    ...(globals.workspace === undefined ? {} : { workspace: globals.workspace }),
+    ...(globals.store === undefined ? {} : { store: globals.store }),
+    ...(globals.session === undefined ? {} : { session: globals.session }),
+    ...(process.env.HOLDFAST_TRUST === "1" ? { trustOnce: true } : {}),
+  };
+}
+
+/** Opens the workspace for `use` and closes it whatever happens. Warnings are told once, on stderr. */
+export async function withWorkspace<T>(
+  context: Context,
+  how: { readOnly?: boolean; needStore?: boolean },
+  use: (holdfast: Holdfast, opened: Opened) => Promise<T>,
+): Promise<T> {
+  const root = await context.process.load();
+  const opened = await root.openWorkspace({ ...openRequest(context), ...how });
+  try {
+    context.out.note(...diagnosticLines(opened.diagnostics, context.out.style));
+    return await use(opened.holdfast, opened);
+  } finally {
+    await opened.holdfast.close();
+  }
+}
+
+/** A command to copy, quoted for the shell, with the global flags that lead to the same store and session. */
+export function commandLine(context: Context, ...words: readonly string[]): string {
+  return [context.process.program, ...[...context.globals.repeated, ...words].map(shellQuote)].join(" ");
+}
+
+/** Who decides on this terminal (R-40). */
+export function decider(): string {
+  try {
+    return `os:${userInfo().username}`;
+  } catch {
+    // A user id without an entry in the user database, as in some containers.
+    return `os:${process.getuid?.() ?? "unknown"}`;
+  }
+}

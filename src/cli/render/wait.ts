@@ -1,0 +1,115 @@
+/** Waits for people: what is asked, by whom, until when, and the command that ends it. */
+import type { Wait } from "../../domain/run.ts";
+import { type Context, commandLine } from "../context.ts";
+import type { Style } from "../terminal.ts";
+import { ago, byteSize, elapsed, jsonText, oneLine, printable } from "../text.ts";
+
+const NAMES: { readonly [type in Wait["type"]]: string } = {
+  recovery: "interrupted",
+  tool_approval: "approval of a tool call",
+  tool_running: "a tool that goes on by itself",
+  approval: "approval",
+  input: "an answer",
+  timer: "time",
+  repair: "an outcome that is not known",
+  budget: "a higher budget",
+  paused: "paused",
+  child: "another run",
+};
+
+export function waitName(type: Wait["type"]): string {
+  return NAMES[type];
+}
+
+export function isDecision(wait: Pick<Wait, "type">): boolean {
+  return wait.type === "approval" || wait.type === "tool_approval";
+}
+
+/** The first digits of a digest: enough to name what was shown (R-40: at least 8). */
+export function shortDigest(digest: string): string {
+  return digest.slice(0, 12);
+}
+
+export interface Shown {
+  readonly workspace: string;
+  readonly nowMs: number;
+  readonly style: Style;
+}
+
+/**
+ * All that a decision is about (R-40): tool, whole arguments, workspace, side effect, requester, deadline,
+ * digest. Nothing is left out; hidden, control and bidirectional characters are escaped.
+ */
+export function waitLines(wait: Wait, shown: Shown): string[] {
+  const { style } = shown;
+  const lines = [`${style.warn(style.waiting)} ${style.bold(`Waits for ${waitName(wait.type)}`)}`];
+  const field = (name: string, value: string | undefined) => {
+    if (value !== undefined)
+      lines.push(`  ${style.dim(name.padEnd(12))} ${value.replaceAll("\n", `\n${" ".repeat(15)}`)}`);
+  };
+  field("question", wait.prompt === undefined ? undefined : printable(wait.prompt));
+  field("run", oneLine(wait.run_id));
+  field("step", wait.step_id === undefined ? undefined : oneLine(wait.step_id));
+  field("tool", wait.tool === undefined ? undefined : oneLine(wait.tool));
+  field("side effect", wait.side_effect?.replace("_", " "));
+  field(
+    "can",
+    wait.capabilities === undefined || wait.capabilities.length === 0
+      ? undefined
+      : oneLine(wait.capabilities.join(", ")),
+  );
+  field("arguments", wait.input === undefined ? undefined : jsonText(wait.input, 2));
+  field("details", wait.details === undefined ? undefined : jsonText(wait.details, 2));
+  field("answer", wait.schema === undefined ? undefined : jsonText(wait.schema, 2));
+  field("reason", wait.reason === undefined ? undefined : printable(wait.reason));
+  if (isDecision(wait)) field("workspace", oneLine(shown.workspace));
+  field("since", ago(wait.since_ms, shown.nowMs));
+  field("due", inTime(wait.due_at_ms, shown.nowMs));
+  field("deadline", deadline(wait, shown.nowMs));
+  field("wait", oneLine(wait.wait_id));
+  field("digest", wait.digest === undefined ? undefined : oneLine(wait.digest));
+  return lines;
+}
+
+function inTime(atMs: number | undefined, nowMs: number): string | undefined {
+  if (atMs === undefined) return undefined;
+  const when = new Date(atMs).toISOString();
+  return atMs > nowMs ? `in ${elapsed(atMs - nowMs)} (${when})` : `now (${when})`;
+}
+
+function deadline(wait: Wait, nowMs: number): string | undefined {
+  const when = inTime(wait.deadline_at_ms, nowMs);
+  return when === undefined ? undefined : `${when}; silence is No`;
+}
+
+/** The commands that end the wait, ready to copy. */
+export function waitCommands(wait: Wait, context: Context): string[] {
+  const digest = wait.digest === undefined ? [] : ["--digest", shortDigest(wait.digest)];
+  switch (wait.type) {
+    case "approval":
+    case "tool_approval":
+      return [
+        commandLine(context, "approve", wait.run_id, wait.wait_id, ...digest),
+        commandLine(context, "deny", wait.run_id, wait.wait_id, ...digest),
+      ];
+    case "repair":
+      return wait.step_id === undefined ? [] : [commandLine(context, "repair", wait.run_id, wait.step_id)];
+    case "recovery":
+    case "paused":
+      return [commandLine(context, "resume", wait.run_id)];
+    case "child":
+      return wait.child_run_id === undefined ? [] : [commandLine(context, "why", wait.child_run_id)];
+    default:
+      return [commandLine(context, "why", wait.run_id)];
+  }
+}
+
+/** One cell for lists: what the wait is about. */
+export function waitSubject(wait: Wait): string {
+  if (wait.prompt !== undefined) return oneLine(wait.prompt);
+  if (wait.tool !== undefined) {
+    const size = wait.input === undefined ? 0 : Buffer.byteLength(jsonText(wait.input));
+    return `${oneLine(wait.tool)} ${size > 200 ? `(${byteSize(size)} of arguments)` : jsonText(wait.input ?? {})}`;
+  }
+  return oneLine(wait.reason ?? waitName(wait.type));
+}

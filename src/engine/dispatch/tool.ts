@@ -1,0 +1,383 @@
+/** Tool steps: authorise, write the intent, hand over, judge the answer (DESIGN §6, R-8 … R-13). */
+import { dispatchId } from "../../domain/journal.ts";
+import { type Json, JsonError, normalizeJson } from "../../domain/json.ts";
+import { compileSchema, containsSecret, findCredential, secretHandles, substituteSecrets } from "../../domain/plan/index.ts";
+import { type Failure, failure, type SideEffect } from "../../domain/run.ts";
+import type { StepState } from "../../domain/state.ts";
+import type { OwnerAnswer, Posture, ToolDescriptor, ToolOutcome } from "../../ports/index.ts";
+import type { StepRequest } from "../program-host.ts";
+import type { ToolSpec } from "../program.ts";
+import { approvalWait, repairWait, suspendStep } from "../tree/waiting.ts";
+import type { TreeExecutor } from "../tree/executor.ts";
+import { isDropped, type Job } from "../work.ts";
+import { intent } from "./index.ts";
+
+type Answer = ToolOutcome | { readonly type: "threw"; readonly error: unknown } | { readonly type: "timed_out" };
+
+interface Handover {
+  readonly spec: ToolSpec;
+  readonly tool: ToolDescriptor;
+  readonly posture: Posture;
+  readonly input: Json;
+  readonly secrets: readonly string[];
+  readonly attempt: number;
+  readonly redispatch: number;
+}
+
+export class ToolDispatch {
+  readonly #tree: TreeExecutor;
+
+  constructor(tree: TreeExecutor) {
+    this.#tree = tree;
+  }
+
+  async start(job: Job, spec: ToolSpec, grant: string | undefined): Promise<void> {
+    const tree = this.#tree;
+    const tool = tree.ports.tools.describe(spec.tool);
+    if (tool === undefined)
+      return this.#refuse(job, spec, "mutating", failure("unknown_reference", `there is no tool "${spec.tool}"`));
+    const posture = await this.#posture(tool);
+    if (posture === undefined)
+      return this.#refuse(job, spec, tool.side_effect, failure("execution_failed", "the session's permissions could not be read", true));
+    const answer = this.#authorise(spec, tool, posture);
+    if (answer.type === "refuse") return this.#refuse(job, spec, tool.side_effect, answer.failure);
+    if (answer.type === "ask" && grant === undefined) return this.#ask(job, spec, tool, answer.reason);
+    const secrets = await this.#resolveSecrets(job.request.input);
+    if (!secrets.ok) return this.#refuse(job, spec, tool.side_effect, secrets.failure);
+    if (isDropped(job)) return;
+    const body = intent(tree, job, {
+      side_effect: tool.side_effect,
+      tool: spec.tool,
+      ...(grant === undefined ? {} : { grant }),
+    });
+    const attempt = body.type === "step_started" ? body.attempt : 1;
+    tree.append(job.run.runId, [body], { control: tool.side_effect !== "read_only" });
+    await this.#send(job, { spec, tool, posture, input: secrets.input, secrets: secrets.values, attempt, redispatch: 0 });
+  }
+
+  /**
+   * An attempt that was open when its process died (table of DESIGN §6). The caller holds a permit.
+   * Observed or looked up where that can tell; sent again only where that is safe.
+   */
+  async recover(job: Job, step: StepState): Promise<void> {
+    const tree = this.#tree;
+    const { spec } = job.request as StepRequest & { spec: ToolSpec };
+    const tool = tree.ports.tools.describe(spec.tool);
+    job.stage = "running";
+    const id = dispatchId(job.run.runId, job.instance, step.attempts);
+    if (tool !== undefined && step.receipt !== undefined && tool.can_observe) {
+      const seen = await this.#askOwner(() =>
+        tree.ports.tools.observe(spec.tool, { dispatch_id: id, receipt: step.receipt as Json, signal: job.abort.signal }),
+      );
+      if (await this.#applyOwner(job, spec, tool, step, seen)) return;
+    } else if (step.side_effect === "mutating" && tool?.can_lookup === true) {
+      const found = await this.#askOwner(() =>
+        tree.ports.tools.lookup(spec.tool, { dispatch_id: id, input: job.request.input, signal: job.abort.signal }),
+      );
+      if (await this.#applyOwner(job, spec, tool, step, found)) return;
+    }
+    if (isDropped(job)) return;
+    if (step.side_effect === "mutating" || tool === undefined) {
+      const reason = tool === undefined ? `the tool "${spec.tool}" is not there any more` : "its process ended before it answered";
+      return suspendStep(tree, job, "outcome unknown", repairWait(tree, job, reason));
+    }
+    await this.#sendAgain(job, spec, tool, step);
+  }
+
+  /** True when the owner's answer settled the step or made it wait; false when the table goes on. */
+  async #applyOwner(job: Job, spec: ToolSpec, tool: ToolDescriptor, step: StepState, answer: OwnerAnswer): Promise<boolean> {
+    if (isDropped(job)) return true;
+    switch (answer.type) {
+      case "succeeded":
+        this.#succeed(job, spec, tool, answer.output, []);
+        return true;
+      case "failed":
+        this.#tree.fail(job, failure("execution_failed", `the tool "${spec.tool}" reported a failure`, answer.retryable), answer.message);
+        return true;
+      case "cancelled":
+        this.#tree.fail(job, failure("cancelled", `the owner of "${spec.tool}" cancelled it`));
+        return true;
+      case "absent":
+        await this.#sendAgain(job, spec, tool, step);
+        return true;
+      case "running":
+      case "unknown": {
+        if (step.side_effect !== "mutating" && answer.type === "unknown") return false;
+        const why = answer.type === "running" ? "it is still at work" : (answer.reason ?? "its owner does not know");
+        suspendStep(this.#tree, job, "outcome unknown", repairWait(this.#tree, job, why, answer.type));
+        return true;
+      }
+    }
+  }
+
+  async #askOwner(ask: () => Promise<OwnerAnswer>): Promise<OwnerAnswer> {
+    try {
+      return await ask();
+    } catch (error) {
+      return { type: "unknown", reason: `asking it failed: ${error instanceof Error ? error.message : String(error)}` };
+    }
+  }
+
+  /** R-10: the same attempt under the same dispatch_id, uncharged. */
+  async #sendAgain(job: Job, spec: ToolSpec, tool: ToolDescriptor, step: StepState): Promise<void> {
+    const posture = await this.#posture(tool);
+    const answer = posture === undefined ? undefined : this.#authorise(spec, tool, posture);
+    if (posture === undefined || answer?.type === "refuse")
+      return this.#tree.fail(job, answer?.type === "refuse" ? answer.failure : failure("execution_failed", "the session's permissions could not be read", true));
+    const secrets = await this.#resolveSecrets(job.request.input);
+    if (!secrets.ok) return this.#tree.fail(job, secrets.failure);
+    if (isDropped(job)) return;
+    const redispatch = step.redispatch + 1;
+    this.#tree.append(job.run.runId, [intent(this.#tree, job, { side_effect: tool.side_effect, tool: spec.tool, redispatch })], {
+      control: tool.side_effect !== "read_only",
+    });
+    // R-3: a barrier comes before sending anything again.
+    const barrier = this.#tree.journal.barrier();
+    if (barrier !== undefined) await barrier;
+    await this.#send(job, { spec, tool, posture, input: secrets.input, secrets: secrets.values, attempt: step.attempts, redispatch });
+  }
+
+  async #posture(tool: ToolDescriptor): Promise<Posture | undefined> {
+    // Read-only work runs under every posture, so only work that a posture can forbid asks the store each time.
+    if (tool.side_effect === "read_only") return this.#tree.posture;
+    try {
+      const session = await this.#tree.ports.sessions.getSession(this.#tree.sessionId);
+      if (session === undefined) return undefined;
+      this.#tree.posture = session.posture;
+      return session.posture;
+    } catch {
+      return undefined;
+    }
+  }
+
+  #authorise(
+    spec: ToolSpec,
+    tool: ToolDescriptor,
+    posture: Posture,
+  ): { type: "allow" } | { type: "ask"; reason: string } | { type: "refuse"; failure: Failure } {
+    const trusted = this.#tree.services.trusted();
+    const answer = this.#tree.ports.policy.decide({
+      kind: "tool",
+      target: spec.tool,
+      declared: spec.capabilities,
+      capabilities: tool.capabilities,
+      side_effect: tool.side_effect,
+      trusted,
+      posture,
+    });
+    if (answer.decision === "allow") return { type: "allow" };
+    if (answer.decision === "ask") return { type: "ask", reason: answer.reason };
+    if (answer.cause === "plan_mode")
+      return { type: "refuse", failure: failure("execution_failed", `"${spec.tool}" is blocked: the session is in Plan mode, which only reads`) };
+    return {
+      type: "refuse",
+      failure: failure(trusted ? "permission_denied" : "untrusted_workspace", `"${spec.tool}" is not allowed: ${answer.reason}`),
+    };
+  }
+
+  async #resolveSecrets(
+    input: Json,
+  ): Promise<{ ok: true; input: Json; values: string[] } | { ok: false; failure: Failure }> {
+    const names = secretHandles(input);
+    if (names.length === 0) return { ok: true, input, values: [] };
+    const values = new Map<string, string>();
+    for (const name of names) {
+      const answer = await this.#tree.ports.secrets.resolve(name);
+      if (!answer.ok) return { ok: false, failure: failure("permission_denied", `the secret "${name}" cannot be used: ${answer.reason}`) };
+      values.set(name, answer.value);
+    }
+    return { ok: true, input: substituteSecrets(input, values), values: [...values.values()] };
+  }
+
+  /** Refused before anything was sent: the step starts and fails in one append, so RP-46's sequence holds. */
+  #refuse(job: Job, spec: ToolSpec, side_effect: SideEffect, reason: Failure): void {
+    const tree = this.#tree;
+    tree.append(job.run.runId, [intent(tree, job, { side_effect, tool: spec.tool })]);
+    tree.fail(job, reason);
+  }
+
+  /** R-9: `step_started` followed by `step_suspended` is no intent. */
+  #ask(job: Job, spec: ToolSpec, tool: ToolDescriptor, reason: string): void {
+    const tree = this.#tree;
+    tree.append(job.run.runId, [
+      intent(tree, job, { side_effect: tool.side_effect, tool: spec.tool }),
+      { type: "phase", name: "suspension_context_persisted", instance: job.instance },
+    ]);
+    suspendStep(tree, job, reason, approvalWait(tree, job, spec, tool));
+  }
+
+  async #send(job: Job, handover: Handover): Promise<void> {
+    const { tool } = handover;
+    const tree = this.#tree;
+    job.stage = "running";
+    const outward = tool.capabilities.includes("network") || tool.capabilities.includes("shell");
+    const barrier =
+      tool.side_effect !== "read_only" || outward ? tree.journal.barrier() : tree.strictBarrier(job.run.runId);
+    if (barrier !== undefined) await barrier;
+    if (isDropped(job)) return this.#neverSent(job);
+    // R-5: in the same tick as the hand-over. Without a lease the tree is another's: let it go.
+    if (!tree.services.lease.mayDispatch()) return tree.broken(tree.leaseLost());
+    const answer = await this.#call(job, handover);
+    job.ended = true;
+    if (isDropped(job)) {
+      const late = lateResult(answer);
+      if (late !== undefined) job.late = late;
+      return;
+    }
+    this.#judge(job, handover, answer);
+  }
+
+  /** Told to stop between the intent and the hand-over: nothing was sent. */
+  #neverSent(job: Job): void {
+    job.ended = true;
+  }
+
+  async #call(job: Job, { spec, input, posture, attempt, redispatch }: Handover): Promise<Answer> {
+    const tree = this.#tree;
+    const call = tree.ports.tools
+      .call({
+        tool: spec.tool,
+        input,
+        dispatch_id: dispatchId(job.run.runId, job.instance, attempt),
+        tool_call_id: `workflow-${tree.ports.ids.uuid()}`,
+        run_id: job.run.runId,
+        step_id: job.instance,
+        attempt,
+        redispatch,
+        workspace: tree.services.workspace,
+        posture,
+        signal: job.abort.signal,
+        receipt: (receipt) => this.#receipt(job, receipt),
+      })
+      .then(
+        (outcome): Answer => outcome,
+        (error: unknown): Answer => ({ type: "threw", error }),
+      );
+    if (spec.timeout_ms === undefined) return call;
+    return this.#withTimeout(job, spec.timeout_ms, call);
+  }
+
+  /** A step's own timeout (R-12): abort, then wait for the tool at most the grace. */
+  async #withTimeout(job: Job, timeoutMs: number, call: Promise<Answer>): Promise<Answer> {
+    const { clock } = this.#tree.ports;
+    const { stop_grace_ms } = this.#tree.services.limits;
+    let late = false;
+    const cut = new Promise<Answer>((resolve) => {
+      job.timers.push(
+        clock.at(clock.now() + timeoutMs, () => {
+          late = true;
+          job.abort.abort(new Error(`the step's timeout of ${timeoutMs} ms is over`));
+          job.timers.push(clock.at(clock.now() + stop_grace_ms, () => resolve({ type: "timed_out" })));
+        }),
+      );
+    });
+    const answer = await Promise.race([call, cut]);
+    if (!late) return answer;
+    // A mutating tool that still reports its own word is believed; any other has timed out.
+    if (job.sideEffect === "mutating" && (answer.type === "succeeded" || answer.type === "failed")) return answer;
+    if (answer.type === "timed_out")
+      void call.then((result) => this.#lateResult(job, result)).catch(() => undefined);
+    return { type: "timed_out" };
+  }
+
+  /** What an attempt answered after it was given up is kept as evidence (DESIGN §6). */
+  #lateResult(job: Job, answer: Answer): void {
+    const result = lateResult(answer);
+    const step = this.#tree.journal.runs.get(job.run.runId)?.state.steps.get(job.instance);
+    if (result === undefined || job.run.ended || this.#tree.closed || step === undefined) return;
+    this.#tree.guard(() =>
+      this.#tree.append(job.run.runId, [{ type: "late_result", step_id: job.instance, attempt: step.attempts, result }]),
+    );
+  }
+
+  async #receipt(job: Job, receipt: Json): Promise<void> {
+    const tree = this.#tree;
+    if (job.ended || isDropped(job)) return;
+    tree.append(job.run.runId, [{ type: "receipt", step_id: job.instance, receipt: normalizeJson(receipt) }]);
+    await tree.journal.barrier();
+  }
+
+  #judge(job: Job, { spec, tool, secrets }: Handover, answer: Answer): void {
+    const tree = this.#tree;
+    switch (answer.type) {
+      case "succeeded":
+        return this.#succeed(job, spec, tool, answer.output, secrets);
+      case "failed":
+        return tree.fail(job, reportedFailure(spec.tool, answer), answer.message);
+      case "needs_approval":
+        tree.append(job.run.runId, [{ type: "phase", name: "suspension_context_persisted", instance: job.instance }]);
+        return suspendStep(tree, job, answer.prompt ?? "the tool asks first", approvalWait(tree, job, spec, tool, answer.prompt));
+      case "running":
+        return void tree.background(this.#detached(job, spec, answer.kill));
+      case "timed_out":
+        if (tool.side_effect === "mutating")
+          return suspendStep(tree, job, "outcome unknown", repairWait(tree, job, `no answer within its timeout of ${spec.timeout_ms} ms`));
+        return tree.fail(job, failure("execution_failed", `"${spec.tool}" did not answer within ${spec.timeout_ms} ms`, true));
+      case "threw": {
+        const text = answer.error instanceof Error ? answer.error.message : String(answer.error);
+        if (tool.side_effect === "mutating")
+          return suspendStep(tree, job, "outcome unknown", repairWait(tree, job, `it broke off: ${text}`));
+        return tree.fail(job, failure("execution_failed", `"${spec.tool}" broke off`, true), text);
+      }
+    }
+  }
+
+  #succeed(job: Job, spec: ToolSpec, tool: ToolDescriptor, value: Json, secrets: readonly string[]): void {
+    const checked = checkOutput(spec.tool, value, spec.output_schema ?? tool.output_schema, secrets);
+    if (checked.ok) this.#tree.settle(job, { type: "succeeded", output: checked.output });
+    else this.#tree.fail(job, checked.failure);
+  }
+
+  /** RP-68: a detached tool is killed first, then shown as `tool_running`. A barrier comes before the kill (R-3). */
+  async #detached(job: Job, spec: ToolSpec, kill: () => Promise<boolean>): Promise<void> {
+    const tree = this.#tree;
+    const barrier = tree.journal.barrier();
+    if (barrier !== undefined) await barrier;
+    const killed = await kill().catch(() => false);
+    if (isDropped(job)) return;
+    tree.append(job.run.runId, [{ type: "phase", name: "suspension_context_persisted", instance: job.instance }]);
+    suspendStep(tree, job, "the tool runs on by itself", {
+      type: "tool_running",
+      tool: spec.tool,
+      killed,
+      tool_call_id: dispatchId(job.run.runId, job.instance, 1).slice(0, 16),
+    });
+  }
+}
+
+/** Normal form, schema, credentials, echoed secrets: what does not pass is stored nowhere (RP-7, RP-29, RP-42). */
+export function checkOutput(
+  who: string,
+  value: unknown,
+  schema: Parameters<typeof compileSchema>[0] | undefined,
+  secrets: readonly string[],
+): { ok: true; output: Json } | { ok: false; failure: Failure } {
+  const bad = (message: string): { ok: false; failure: Failure } => ({ ok: false, failure: failure("invalid_output", message) });
+  let output: Json;
+  try {
+    output = normalizeJson(value);
+  } catch (error) {
+    if (!(error instanceof JsonError)) throw error;
+    return bad(`the output of "${who}" cannot be stored: ${error.message}`);
+  }
+  if (secrets.length > 0 && containsSecret(output, secrets)) return bad(`the output of "${who}" repeats a secret it was given`);
+  const leak = findCredential(output, "output");
+  if (leak !== undefined) return bad(`the output of "${who}" holds what looks like a credential at ${leak.path}`);
+  if (schema === undefined) return { ok: true, output };
+  const fits = compileSchema(schema).validate(output);
+  return fits.ok ? { ok: true, output } : bad(`the output of "${who}" does not fit its schema at ${fits.path || "/"}: ${fits.message}`);
+}
+
+/** RP-41; the tool's own text goes beside the failure, never into it. */
+function reportedFailure(tool: string, answer: Extract<ToolOutcome, { type: "failed" }>): Failure {
+  if (answer.kind === "not_found") return failure("unknown_reference", `there is no tool "${tool}"`);
+  if (answer.kind === "bad_output") return failure("invalid_output", `the output of "${tool}" is not what it declares`);
+  if (answer.kind === "bad_arguments") return failure("invalid_input", `the arguments do not fit the tool "${tool}"`);
+  return failure("execution_failed", `the tool "${tool}" reported a failure`, answer.retryable);
+}
+
+function lateResult(answer: Answer): Json | undefined {
+  if (answer.type === "succeeded") return { type: "succeeded", output: answer.output };
+  if (answer.type === "failed") return { type: "failed", message: answer.message };
+  return undefined;
+}

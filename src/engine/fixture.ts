@@ -1,0 +1,172 @@
+/** Test fixture: an engine over an in-memory store, with tools given as plain functions. Never shipped. */
+import { canonicalJson, hashJson, type Json } from "../domain/json.ts";
+import type { RunEvent } from "../domain/events.ts";
+import { bundleHash, type Bundle, compilePlan, definitionKey, DEFAULT_INVOCATION_POLICY, type Definition } from "../domain/plan/index.ts";
+import type { RunHeader, SideEffect } from "../domain/run.ts";
+import type { RunState } from "../domain/state.ts";
+import type { AgentPort, PolicyPort, RunStore, SecretPort, SessionStore, ToolCall, ToolDescriptor, ToolOutcome, ToolPort } from "../ports/index.ts";
+import { Engine, ENGINE_VERSION, type EngineLimits, loadRun, systemClock, systemIds } from "./index.ts";
+
+export interface FakeTool {
+  readonly side_effect?: SideEffect;
+  readonly capabilities?: readonly string[];
+  readonly run: (call: ToolCall) => Promise<ToolOutcome> | ToolOutcome;
+  readonly lookup?: ToolPort["lookup"];
+  readonly observe?: ToolPort["observe"];
+}
+
+export const ok = (output: Json): ToolOutcome => ({ type: "succeeded", output });
+export const failed = (retryable = true): ToolOutcome => ({ type: "failed", kind: "execution", retryable, message: "raw text" });
+
+export function toolPort(tools: Record<string, FakeTool>): ToolPort {
+  const describe = (name: string): ToolDescriptor | undefined => {
+    const tool = tools[name];
+    if (tool === undefined) return undefined;
+    return {
+      name,
+      description: name,
+      input_schema: {},
+      side_effect: tool.side_effect ?? "read_only",
+      capabilities: tool.capabilities ?? ["read"],
+      source: "code",
+      can_lookup: tool.lookup !== undefined,
+      can_observe: tool.observe !== undefined,
+    };
+  };
+  return {
+    describe,
+    list: () => Object.keys(tools).map((name) => describe(name) as ToolDescriptor),
+    call: async (call) => (tools[call.tool] as FakeTool).run(call),
+    lookup: async (tool, query) => (await tools[tool]?.lookup?.(tool, query)) ?? { type: "unknown" },
+    observe: async (tool, query) => (await tools[tool]?.observe?.(tool, query)) ?? { type: "unknown" },
+  };
+}
+
+export const allowAll: PolicyPort = { fingerprint: "allow", decide: () => ({ decision: "allow" }) };
+const noSecrets: SecretPort = { resolve: async () => ({ ok: false, reason: "none is configured" }) };
+
+export interface Fixture {
+  readonly engine: Engine;
+  readonly store: RunStore & SessionStore;
+  start(definition: object, args?: Json, options?: Partial<RunHeader> & { nested?: readonly object[] }): Promise<string>;
+  /** Starts, waits until the tree is let go, and answers its final state. */
+  run(definition: object, args?: Json, options?: Partial<RunHeader> & { nested?: readonly object[] }): Promise<RunState>;
+  state(runId: string): Promise<RunState>;
+  events(runId: string): Promise<readonly RunEvent[]>;
+  /** Kinds in order; phases as `phase NAME`. */
+  kinds(runId: string): Promise<readonly string[]>;
+}
+
+export interface FixtureOptions {
+  readonly store: RunStore & SessionStore;
+  readonly tools?: Record<string, FakeTool>;
+  readonly agents?: AgentPort;
+  readonly policy?: PolicyPort;
+  readonly secrets?: SecretPort;
+  readonly limits?: Partial<EngineLimits>;
+  readonly recovery?: "auto" | "manual";
+  readonly trusted?: boolean;
+}
+
+export function compile(document: object): Definition {
+  const compiled = compilePlan({ workflow_schema: 1, id: "flow", revision: 1, ...document } as unknown as Json, { maxConcurrency: 1024 });
+  if (compiled.definition === undefined) throw new Error(compiled.problems.map((p) => `${p.path.join(".")}: ${p.message}`).join("\n"));
+  return compiled.definition;
+}
+
+export async function fixture(options: FixtureOptions): Promise<Fixture> {
+  const { store } = options;
+  const session = "00000000-0000-7000-8000-000000000001";
+  if ((await store.getSession(session)) === undefined)
+    await store.createSession({
+      session_id: session,
+      name: "default",
+      workspace: "/tmp",
+      posture: "ask",
+      orchestration_opt_in: false,
+      metadata: {},
+      created_at_ms: 1,
+      updated_at_ms: 1,
+    });
+  const engine = new Engine({
+    ports: {
+      store,
+      sessions: store,
+      tools: toolPort(options.tools ?? {}),
+      agents: options.agents,
+      policy: options.policy ?? allowAll,
+      secrets: options.secrets ?? noSecrets,
+      clock: systemClock,
+      ids: systemIds,
+    },
+    ...(options.limits === undefined ? {} : { limits: options.limits }),
+    recovery: options.recovery ?? "auto",
+    trusted: () => options.trusted ?? true,
+    workspace: "/tmp",
+    log: (level, message, details) => {
+      if (level === "error") console.error(message, details);
+    },
+  });
+  const state = async (runId: string): Promise<RunState> => {
+    const record = await store.getRun(runId);
+    if (record === undefined) throw new Error(`no run ${runId}`);
+    return (await loadRun(store, record)).state;
+  };
+  const events = async (runId: string): Promise<readonly RunEvent[]> => {
+    const { readEvents } = await import("./values.ts");
+    const all: RunEvent[] = [];
+    for (const segment of await store.readSegments(runId, 0, 1 << 30)) all.push(...(await readEvents(store, segment)));
+    return all;
+  };
+  const start: Fixture["start"] = async (document, args = {}, { nested = [], ...header } = {}) => {
+    const definition = compile(document);
+    const definitions = Object.fromEntries([definition, ...nested.map(compile)].map((d) => [definitionKey(d.id, d.revision), d]));
+    const bundle: Bundle = {
+      publication_revision: 1,
+      root_id: definition.id,
+      root_revision: definition.revision,
+      root_invocation_policy: DEFAULT_INVOCATION_POLICY,
+      definitions,
+    };
+    const run_id = systemIds.uuid();
+    await engine.create({
+      header: {
+        run_id,
+        root_run_id: run_id,
+        session_id: session,
+        kind: "plan",
+        workflow_id: definition.id,
+        workflow_revision: definition.revision,
+        bundle_hash: bundleHash(bundle),
+        args,
+        args_hash: hashJson(args),
+        budget: definition.budgets,
+        created_at_ms: Date.now(),
+        depth: 0,
+        engine_version: ENGINE_VERSION,
+        durability: "standard",
+        origin: "explicit",
+        ...header,
+      },
+      bundle,
+      bundleBytes: Buffer.from(canonicalJson(bundle as unknown as Json)),
+      queue: false,
+      maxOpenRuns: 1000,
+    });
+    return run_id;
+  };
+  return {
+    engine,
+    store,
+    start,
+    run: async (document, args, header) => {
+      const runId = await start(document, args, header);
+      await engine.idle(runId);
+      return state(runId);
+    },
+    state,
+    events,
+    kinds: async (runId) => (await events(runId)).map((e) => (e.type === "phase" ? `phase ${e.name}` : e.type)),
+  };
+}
+

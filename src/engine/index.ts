@@ -1,0 +1,7 @@
+/** The engine: journal writer, executor, dispatch, recovery, and the program interpreters. */
+export { Engine, ENGINE_VERSION, type EngineOptions, type NewRun, type Subscriber } from "./engine.ts";
+export { StepFailure } from "./program.ts";
+export { systemClock, systemIds } from "./system.ts";
+export { loadHeader, loadRun, readJournal } from "./tree/loading.ts";
+export { hydrateEvents, readArtifact, unpackText } from "./values.ts";
+export { DEFAULT_LIMITS, type EngineLimits, type EnginePorts } from "./work.ts";

@@ -1,0 +1,498 @@
+/**
+ * Runs one program against its recorded past and then live (R-2): outcomes are delivered in journal order, one at
+ * a time, the program run until it can go no further between two. What the program asks while recorded outcomes
+ * are left is parked; when none is left, it goes live in the order asked.
+ */
+import { hashJson, type Json } from "../domain/json.ts";
+import type { Failure } from "../domain/run.ts";
+import {
+  type DefinitionRef,
+  type Program,
+  type ProgramContext,
+  StepFailure,
+  type StepSpec,
+  type WaitSpec,
+} from "./program.ts";
+import { type Delivery, type Recorded, type VisitRecord, visitKey } from "./replay.ts";
+
+/** How long the host may deliver without letting the event loop turn, in milliseconds. */
+const TURN_MS = 5;
+
+interface RequestBase {
+  readonly instance: string;
+  readonly visit: number;
+  /** True when the journal has this visit open: it is resumed, not begun. */
+  resumed: boolean;
+  /** A cancelled request is never delivered. */
+  dead: boolean;
+  readonly branches: readonly BranchContext[];
+  readonly resolve: (value: Json) => void;
+  readonly reject: (error: Error) => void;
+}
+
+export interface StepRequest extends RequestBase {
+  readonly kind: "step";
+  readonly spec: StepSpec;
+  readonly input: Json;
+  readonly inputHash: string;
+}
+
+export interface WaitRequest extends RequestBase {
+  readonly kind: "wait";
+  readonly spec: WaitSpec;
+  readonly input: Json;
+  readonly inputHash: string;
+}
+
+export interface ChildRequest extends RequestBase {
+  readonly kind: "child";
+  readonly definition: DefinitionRef;
+  readonly input: Json;
+  readonly inputHash: string;
+}
+
+export interface RetryRequest extends RequestBase {
+  readonly kind: "retry";
+  readonly key: string;
+  readonly delayMs: number;
+  /** Present when the journal has it. */
+  dueAtMs?: number;
+}
+
+export interface CancelRequest extends RequestBase {
+  readonly kind: "cancel";
+  readonly key: string;
+  /** What to cancel, as it stood when the program asked. */
+  readonly targets: readonly OpenRequest[];
+}
+
+export type OpenRequest = StepRequest | WaitRequest | ChildRequest | RetryRequest;
+export type Request = OpenRequest | CancelRequest;
+
+/** The executor of the run's tree, as one host sees it. */
+export interface LiveRun {
+  go(request: Request): void;
+  /** Whether the request's visit is queued, running or suspended. */
+  isOpen(request: OpenRequest): boolean;
+  /** RP-38. */
+  skip(instance: string, visit: number, reason: string): void;
+  decided(key: string, value: Json): void;
+  /** Undefined when admitted (RP-34). */
+  admit(items: number, leavesPerItem: number): Failure | undefined;
+  /** RP-26: undefined when a retry was reserved; appends `retry_reserved`. */
+  reserveRetry(key: string, dueAtMs: number): Failure | undefined;
+  now(): number;
+  /** The program asked for something else than was recorded. */
+  nondeterminism(message: string): void;
+  /** The program can go no further by itself, or has ended (`host.ended`). */
+  quiet(): void;
+}
+
+export type Ended = { readonly ok: true; readonly value: Json } | { readonly ok: false; readonly failure: Failure };
+
+export class ProgramHost {
+  readonly #live: LiveRun;
+  readonly #recorded: Recorded;
+  readonly #args: Json;
+  readonly #program: Program;
+  readonly #abort = new AbortController();
+  readonly #visits = new Map<string, number>();
+  /** Asked and not delivered, by visit or by key. */
+  readonly #open = new Map<string, Request>();
+  #queue: Delivery[] = [];
+  #head = 0;
+  #parked: (() => void)[] = [];
+  #replaying: boolean;
+  #pumping = false;
+  #frozen = false;
+  /** Retry delays delivered since the last event: they ride in the next one (events.ts). */
+  #woke: string[] = [];
+  ended: Ended | undefined;
+
+  constructor(program: Program, args: Json, recorded: Recorded, live: LiveRun) {
+    this.#program = program;
+    this.#args = args;
+    this.#recorded = recorded;
+    this.#live = live;
+    this.#queue = [...recorded.deliveries];
+    this.#replaying = recorded.visits.size > 0 || recorded.decisions.size > 0 || recorded.retries.size > 0;
+  }
+
+  get frozen(): boolean {
+    return this.#frozen;
+  }
+
+  /** Starts the program and replays it to its frontier. Nothing is appended meanwhile. */
+  async start(): Promise<void> {
+    const context = new BranchContext(this, []);
+    this.#pumping = true;
+    void this.#program(context).then(
+      (value) => this.#end({ ok: true, value }),
+      (error: unknown) => this.#end({ ok: false, failure: asFailure(error) }),
+    );
+    await quiescence();
+    await this.#deliverAll();
+    this.#pumping = false;
+  }
+
+  /** From here on requests are real. Call once, after `start`. */
+  goLive(): void {
+    if (this.#frozen) return;
+    this.#replaying = false;
+    for (const request of this.#parked.splice(0)) request();
+    void this.#pump();
+  }
+
+  /** Whether a recorded open place was not asked for again: the program is another one (R-2a). */
+  unasked(): string | undefined {
+    for (const record of this.#recorded.visits.values())
+      if (record.state === "open" && !this.#open.has(visitKey(record.instance, record.visit))) return record.instance;
+    return undefined;
+  }
+
+  /** Hears of an outcome that has just been appended. */
+  deliver(delivery: Delivery): void {
+    this.#queue.push(delivery);
+    if (!this.#pumping) void this.#pump();
+  }
+
+  /** The program is between two standstills. */
+  get busy(): boolean {
+    return this.#pumping;
+  }
+
+  /** Makes the host look again whether the run can go on (`quiet`), once the program stands still. */
+  nudge(): void {
+    if (!this.#pumping) void this.#pump();
+  }
+
+  /** A reservation was refused: the program hears of it in the same turn, live as on replay (R-2d). */
+  refuse(request: OpenRequest, reason: Failure): void {
+    this.#open.delete(visitKey(request.instance, request.visit));
+    if (request.dead || this.#frozen) return;
+    request.dead = true;
+    request.reject(new StepFailure(reason, { refused: true }));
+    this.nudge();
+  }
+
+  /** Retry delays to write into the next event. */
+  takeWoke(): readonly string[] | undefined {
+    return this.#woke.length === 0 ? undefined : this.#woke.splice(0);
+  }
+
+  /** Stops the program where it stands: nothing is delivered any more, and what it asks is not heard. */
+  freeze(): void {
+    this.#frozen = true;
+    this.#abort.abort();
+    for (const request of this.#open.values()) request.dead = true;
+  }
+
+  /** Delivers nothing more for now and hears no requests; what settles meanwhile is in the journal (R-36). */
+  pause(): void {
+    this.#frozen = true;
+  }
+
+  openRequests(): OpenRequest[] {
+    return [...this.#open.values()].filter((request): request is OpenRequest => request.kind !== "cancel" && !request.dead);
+  }
+
+  get signal(): AbortSignal {
+    return this.#abort.signal;
+  }
+
+  get args(): Json {
+    return this.#args;
+  }
+
+  #end(ended: Ended): void {
+    if (this.#frozen) return;
+    this.ended = ended;
+    if (!this.#pumping) void this.#pump();
+  }
+
+  async #pump(): Promise<void> {
+    if (this.#pumping || this.#frozen) return;
+    this.#pumping = true;
+    await quiescence();
+    await this.#deliverAll();
+    this.#pumping = false;
+    if (!this.#frozen && !this.#replaying) this.#live.quiet();
+  }
+
+  async #deliverAll(): Promise<void> {
+    let turnEnds = performance.now() + TURN_MS;
+    while (this.#head < this.#queue.length && !this.#frozen) {
+      const delivery = this.#queue[this.#head++] as Delivery;
+      if (this.#head > 1024 && this.#head * 2 > this.#queue.length) {
+        this.#queue = this.#queue.slice(this.#head);
+        this.#head = 0;
+      }
+      this.#deliverOne(delivery);
+      await quiescence();
+      if (performance.now() > turnEnds) {
+        await new Promise<void>((resolve) => setImmediate(resolve));
+        turnEnds = performance.now() + TURN_MS;
+      }
+    }
+  }
+
+  #deliverOne(delivery: Delivery): void {
+    const key = delivery.type === "outcome" ? visitKey(delivery.instance, delivery.visit) : delivery.key;
+    const request = this.#open.get(key);
+    if (request === undefined) {
+      this.#mismatch(`the program no longer asks for ${JSON.stringify(delivery.type === "outcome" ? delivery.instance : key)}, which was recorded`);
+      return;
+    }
+    this.#open.delete(key);
+    if (request.dead) return;
+    request.dead = true;
+    if (delivery.type === "woke") this.#woke.push(delivery.key);
+    if (this.#replaying) this.#woke = [];
+    if (delivery.type !== "outcome") request.resolve(null);
+    else if (delivery.outcome.type === "succeeded") request.resolve(delivery.outcome.output);
+    else request.reject(new StepFailure(delivery.outcome.failure));
+  }
+
+  #mismatch(message: string): void {
+    if (this.#frozen) return;
+    this.freeze();
+    this.#live.nondeterminism(message);
+  }
+
+  nextVisit(instance: string): number {
+    const visit = (this.#visits.get(instance) ?? 0) + 1;
+    this.#visits.set(instance, visit);
+    return visit;
+  }
+
+  /** A step, wait or child: found again by (instance, visit) and what it was asked. */
+  ask(
+    branches: readonly BranchContext[],
+    instance: string,
+    input: Json,
+    what: { kind: "step"; spec: StepSpec } | { kind: "wait"; spec: WaitSpec } | { kind: "child"; definition: DefinitionRef },
+  ): Promise<Json> {
+    const visit = this.nextVisit(instance);
+    const refusal = this.#recorded.decisions.get(refusalKey(instance, visit));
+    if (refusal !== undefined) return Promise.reject(new StepFailure(refusal as unknown as Failure, { refused: true }));
+    return new Promise((resolve, reject) => {
+      if (this.#frozen) return;
+      const base = { instance, visit, resumed: false, dead: false, branches, resolve, reject, input, inputHash: hashJson(input) };
+      const request: StepRequest | WaitRequest | ChildRequest = { ...base, ...what };
+      const key = visitKey(instance, visit);
+      const record = this.#replayRecord(key);
+      if (record === undefined) {
+        this.#open.set(key, request);
+        this.#whenLive(() => {
+          if (!request.dead) this.#live.go(request);
+        });
+        return;
+      }
+      if (!this.#matches(record, request)) return;
+      if (record.state === "cancelled") return;
+      this.#open.set(key, request);
+      if (record.state === "settled") return;
+      request.resumed = true;
+      this.#whenLive(() => {
+        if (!request.dead) this.#live.go(request);
+      });
+    });
+  }
+
+  #replayRecord(key: string): VisitRecord | undefined {
+    return this.#replaying ? this.#recorded.visits.get(key) : undefined;
+  }
+
+  #matches(record: VisitRecord, request: StepRequest | WaitRequest | ChildRequest): boolean {
+    if (record.state === "skipped") {
+      this.#mismatch(`"${record.instance}" was skipped before and is now asked for`);
+      return false;
+    }
+    if (record.input_hash !== "" && record.input_hash !== request.inputHash) {
+      this.#mismatch(`"${record.instance}" is asked for with another input than before`);
+      return false;
+    }
+    return true;
+  }
+
+  #whenLive(act: () => void): void {
+    if (this.#frozen) return;
+    if (this.#replaying) this.#parked.push(act);
+    else act();
+  }
+
+  skip(instance: string, reason: string): void {
+    if (this.#frozen) return;
+    const visit = this.nextVisit(instance);
+    const record = this.#replayRecord(visitKey(instance, visit));
+    if (record === undefined) this.#whenLive(() => this.#live.skip(instance, visit, reason));
+    else if (record.state !== "skipped") this.#mismatch(`"${instance}" was asked for before and is now skipped`);
+  }
+
+  decide(key: string, compute: () => Json): Promise<Json> {
+    const recorded = this.#recorded.decisions.get(key);
+    if (recorded !== undefined) return Promise.resolve(recorded);
+    return new Promise((resolve) => {
+      this.#whenLive(() => {
+        const value = compute();
+        this.#live.decided(key, value);
+        resolve(value);
+      });
+    });
+  }
+
+  async admit(key: string, items: number, leavesPerItem: number): Promise<void> {
+    const refusal = await this.decide(key, () => (this.#live.admit(items, leavesPerItem) ?? null) as unknown as Json);
+    if (refusal !== null) throw new StepFailure(refusal as unknown as Failure, { refused: true });
+  }
+
+  retry(branches: readonly BranchContext[], key: string, delayMs: number): Promise<void> {
+    const refusal = this.#recorded.decisions.get(refusalKey(key, 1));
+    if (refusal !== undefined) return Promise.reject(new StepFailure(refusal as unknown as Failure, { refused: true }));
+    return new Promise<Json>((resolve, reject) => {
+      if (this.#frozen) return;
+      const request: RetryRequest = { kind: "retry", instance: key, key, visit: 1, resumed: false, dead: false, branches, resolve, reject, delayMs };
+      const dueAtMs = this.#recorded.retries.get(key);
+      if (dueAtMs !== undefined) {
+        request.dueAtMs = dueAtMs;
+        // Without a delay it went on at once, live and now.
+        if (delayMs === 0) return resolve(null);
+        this.#open.set(key, request);
+        if (!this.#recorded.woken.has(key)) this.#whenLive(() => request.dead || this.#live.go(request));
+        return;
+      }
+      this.#whenLive(() => {
+        if (request.dead) return;
+        const due = this.#live.now() + delayMs;
+        const failure = this.#live.reserveRetry(key, due);
+        if (failure !== undefined) return reject(new StepFailure(failure, { refused: true }));
+        if (delayMs === 0) return resolve(null);
+        request.dueAtMs = due;
+        this.#open.set(key, request);
+        this.#live.go(request);
+      });
+    }).then(() => undefined);
+  }
+
+  /** Whether the journal has work of this request open; a retry delay is none. */
+  #isOpen(request: OpenRequest): boolean {
+    if (request.kind === "retry") return false;
+    if (!this.#replaying) return this.#live.isOpen(request);
+    return this.#recorded.visits.get(visitKey(request.instance, request.visit))?.state === "open";
+  }
+
+  cancel(branches: readonly BranchContext[], key: string): Promise<void> {
+    return new Promise<Json>((resolve, reject) => {
+      if (this.#frozen) return;
+      const targets = this.openRequests().filter((r) => r.branches.some((b) => branches.includes(b)));
+      const request: CancelRequest = {
+        kind: "cancel",
+        instance: key,
+        key,
+        visit: 1,
+        resumed: false,
+        dead: false,
+        branches: [],
+        resolve,
+        reject,
+        targets,
+      };
+      if (this.#replaying && this.#recorded.cancelled.has(key)) {
+        this.#open.set(key, request);
+        return;
+      }
+      const open = targets.filter((target) => this.#isOpen(target));
+      // Whatever the branches still ask for or hear is theirs no longer.
+      for (const target of targets) target.dead = true;
+      for (const branch of branches) branch.closed = true;
+      if (open.length === 0) return resolve(null);
+      this.#open.set(key, request);
+      this.#whenLive(() => this.#live.go(request));
+    }).then(() => undefined);
+  }
+}
+
+/** The key under which a refused reservation is recorded (R-2d): a replay refuses it again. */
+export function refusalKey(instance: string, visit: number): string {
+  return `refused:${visit}#${instance}`;
+}
+
+class BranchContext implements ProgramContext {
+  readonly #host: ProgramHost;
+  readonly #chain: readonly BranchContext[];
+  closed = false;
+
+  constructor(host: ProgramHost, parents: readonly BranchContext[]) {
+    this.#host = host;
+    this.#chain = [...parents, this];
+  }
+
+  get args(): Json {
+    return this.#host.args;
+  }
+
+  get signal(): AbortSignal {
+    return this.#host.signal;
+  }
+
+  get #silent(): boolean {
+    return this.#chain.some((branch) => branch.closed);
+  }
+
+  step(instance: string, spec: StepSpec, input: Json): Promise<Json> {
+    return this.#silent ? NEVER : this.#host.ask(this.#chain, instance, input, { kind: "step", spec });
+  }
+
+  wait(instance: string, spec: WaitSpec): Promise<Json> {
+    if (this.#silent) return NEVER;
+    return this.#host.ask(this.#chain, instance, spec as unknown as Json, { kind: "wait", spec });
+  }
+
+  child(instance: string, definition: DefinitionRef, args: Json): Promise<Json> {
+    return this.#silent ? NEVER : this.#host.ask(this.#chain, instance, args, { kind: "child", definition });
+  }
+
+  skip(instance: string, reason: string): void {
+    if (!this.#silent) this.#host.skip(instance, reason);
+  }
+
+  decide(key: string, compute: () => Json): Promise<Json> {
+    return this.#silent ? NEVER : this.#host.decide(key, compute);
+  }
+
+  admit(key: string, items: number, leavesPerItem: number): Promise<void> {
+    return this.#silent ? NEVER : this.#host.admit(key, items, leavesPerItem);
+  }
+
+  retry(key: string, delayMs: number): Promise<void> {
+    return this.#silent ? NEVER : this.#host.retry(this.#chain, key, delayMs);
+  }
+
+  branch(): ProgramContext {
+    return new BranchContext(this.#host, this.#chain);
+  }
+
+  cancel(branches: readonly ProgramContext[], key: string): Promise<void> {
+    return this.#silent ? NEVER : this.#host.cancel(branches as readonly BranchContext[], key);
+  }
+}
+
+const NEVER: Promise<never> = new Promise(() => undefined);
+
+/**
+ * Resolves when the program can go no further: `nextTick` callbacks run once the microtask queue is empty. The
+ * first `await` makes sure that we are in it.
+ */
+async function quiescence(): Promise<void> {
+  await undefined;
+  await new Promise<void>((resolve) => process.nextTick(resolve));
+}
+
+function asFailure(error: unknown): Failure {
+  if (error instanceof StepFailure) return error.failure;
+  return {
+    code: "execution_failed",
+    message: `the program failed: ${error instanceof Error ? error.message : String(error)}`,
+    retryable: false,
+  };
+}

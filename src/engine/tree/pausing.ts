@@ -1,0 +1,62 @@
+/**
+ * A pause (R-36, GD-62): nothing new is dispatched, what runs may settle for the grace, and the tree is left
+ * suspended where it stands, as a crash would leave it — but on purpose, and saying so.
+ */
+import type { EventBody } from "../../domain/events.ts";
+import type { JsonObject } from "../../domain/json.ts";
+import { isTerminal } from "../../domain/run.ts";
+import { openSteps } from "../../domain/state.ts";
+import type { TreeExecutor } from "./executor.ts";
+import { newWait, repairWaitFor } from "./waiting.ts";
+
+export async function pauseTree(tree: TreeExecutor, payload: JsonObject): Promise<void> {
+  if (tree.paused) return;
+  tree.paused = true;
+  for (const run of tree.runs.values()) {
+    run.host.pause();
+    run.wallTimer?.cancel();
+    for (const timer of run.delays.values()) timer.cancel();
+    run.delays.clear();
+  }
+  const running = [...tree.runs.values()].flatMap((run) =>
+    [...run.jobs.values()].filter((job) => job.stage === "running" && job.request.kind === "step" && !job.ended),
+  );
+  if (running.length > 0) {
+    const { clock } = tree.ports;
+    let timer: { cancel(): void } | undefined;
+    const grace = new Promise<void>((resolve) => {
+      timer = clock.at(clock.now() + tree.services.limits.stop_grace_ms, resolve);
+    });
+    await Promise.race([Promise.all(running.map((job) => job.done)), grace]);
+    timer?.cancel();
+  }
+  if (tree.closed || tree.journal.poisoned !== undefined) return;
+  const by = typeof payload.decided_by === "string" ? payload.decided_by : "unknown";
+  const why = typeof payload.reason === "string" ? payload.reason : `paused by ${by}`;
+  for (const { header } of [...tree.journal.runs.values()].reverse()) pauseRun(tree, header.run_id, why);
+  for (const run of tree.runs.values()) {
+    run.stopping = "paused";
+    for (const job of run.jobs.values()) {
+      job.stop ??= "paused";
+      if (!job.ended) job.abort.abort(new Error("the run is paused"));
+    }
+  }
+  tree.settleDown();
+}
+
+function pauseRun(tree: TreeExecutor, runId: string, why: string): void {
+  const state = tree.state(runId);
+  if (isTerminal(state.status) || state.waits.some((wait) => wait.type === "paused")) return;
+  const events: EventBody[] = [];
+  const waitId = (): string => `w-${state.last_sequence + events.length + 1}`;
+  for (const step of openSteps(state, ["queued", "running"])) {
+    const job = tree.runs.get(runId)?.jobs.get(step.id);
+    const lost = step.status === "running" && step.side_effect === "mutating" && step.child_run_id === undefined && job?.ended !== true;
+    const wait = lost
+      ? { ...newWait(tree, runId, repairWaitFor(tree, runId, step.id, step.tool ?? step.id, "it had not ended when the run was paused"), step.id), wait_id: waitId() }
+      : undefined;
+    events.push({ type: "step_suspended", step_id: step.id, reason: why, ...(wait === undefined ? {} : { wait }) });
+  }
+  events.push({ type: "run_suspended", reason: why, wait: { ...newWait(tree, runId, { type: "paused", reason: why }), wait_id: waitId() } });
+  tree.append(runId, events);
+}

@@ -1,0 +1,251 @@
+/**
+ * How work is stopped (R-12): by cancel, a sibling's failure, the wall time or a pause. Everything is told at once,
+ * given `stop_grace_ms`, and only then written down. A mutation that has not ended by then is never called
+ * "cancelled": it waits for repair, and the answer ends the run as the stop would have.
+ */
+import type { EventBody } from "../../domain/events.ts";
+import { frontier } from "../../domain/plan/index.ts";
+import { failure, isTerminal, type StopReason } from "../../domain/run.ts";
+import { openSteps, type StepState } from "../../domain/state.ts";
+import type { OpenRequest } from "../program-host.ts";
+import { CANCELLED_PREFIX } from "../replay.ts";
+import type { ActiveRun, Job } from "../work.ts";
+import type { TreeExecutor } from "./executor.ts";
+import { newWait, repairWaitFor } from "./waiting.ts";
+
+export interface Stop {
+  readonly reason: "cancelled" | "timeout";
+  readonly text?: string;
+  readonly decided_by?: string;
+}
+
+const OPEN = ["queued", "running", "suspended"] as const;
+
+/** A run and its nonterminal descendants, children before parents. */
+export function subtree(tree: TreeExecutor, runId: string): string[] {
+  const below: string[] = [];
+  for (const run of tree.journal.runs.values())
+    if (run.header.parent_run_id === runId && !isTerminal(run.state.status)) below.push(...subtree(tree, run.header.run_id));
+  return [...below, runId];
+}
+
+/** Stops a run with all below it and writes its end (RP-50, RP-51, RP-65). Does nothing for a run that has ended. */
+export async function stopRun(tree: TreeExecutor, runId: string, stop: Stop): Promise<void> {
+  if (isTerminal(tree.state(runId).status)) return;
+  const ids = subtree(tree, runId);
+  const jobs: Job[] = [];
+  for (const id of ids) {
+    const run = tree.runs.get(id);
+    if (run === undefined) continue;
+    if (run.stopping !== undefined && run.stopping !== "sibling_failed") return;
+    run.stopping = stop.reason;
+    quiet(run);
+    jobs.push(...run.jobs.values());
+  }
+  await stopJobs(tree, jobs, stop.reason);
+  if (tree.closed || isTerminal(tree.state(runId).status)) return;
+  let open = false;
+  for (const id of ids) open = !endRun(tree, id, id === runId ? stop : { ...stop, reason: "cancelled" }) || open;
+  if (open) for (const id of ids) suspendStopped(tree, id);
+  tree.settleDown();
+}
+
+function quiet(run: ActiveRun): void {
+  run.host.freeze();
+  run.wallTimer?.cancel();
+  for (const timer of run.delays.values()) timer.cancel();
+  run.delays.clear();
+}
+
+/** Tells jobs to stop and waits until they have, or the grace is over. Agents are waited for to their end (RP-44). */
+export async function stopJobs(tree: TreeExecutor, jobs: readonly Job[], reason: StopReason): Promise<void> {
+  const running = jobs.filter((job) => job.stage === "running" && !job.ended);
+  for (const job of jobs) {
+    job.stop = reason;
+    for (const timer of job.timers) timer.cancel();
+    job.timers = [];
+  }
+  tree.dispatch.agents.sweep();
+  if (running.length === 0) return;
+  // R-3: a barrier comes before a cancel signal.
+  const barrier = tree.journal.barrier();
+  if (barrier !== undefined) await barrier;
+  for (const job of running) job.abort.abort(new Error(`the run is being stopped: ${reason}`));
+  const { clock } = tree.ports;
+  const tools = running.filter((job) => !isAgent(job));
+  const agents = running.filter(isAgent);
+  if (tools.length > 0) {
+    let timer: { cancel(): void } | undefined;
+    const grace = new Promise<void>((resolve) => {
+      timer = clock.at(clock.now() + tree.services.limits.stop_grace_ms, resolve);
+    });
+    await Promise.race([Promise.all(tools.map((job) => job.done)), grace]);
+    timer?.cancel();
+  }
+  await Promise.all(agents.map((job) => job.done));
+}
+
+function isAgent(job: Job): boolean {
+  return job.request.kind === "step" && job.request.spec.kind === "agent";
+}
+
+/** Whether what became of a stopped step cannot be known (R-12). */
+function isUnknown(tree: TreeExecutor, runId: string, step: StepState): boolean {
+  if (step.side_effect !== "mutating") return false;
+  const wait = tree.state(runId).waits.find((w) => w.step_id === step.id);
+  if (wait !== undefined) return wait.type === "repair";
+  const running = step.status === "running" || step.was === "running";
+  if (!running) return false;
+  const job = tree.runs.get(runId)?.jobs.get(step.id);
+  return job === undefined || (job.stage === "running" && !job.ended);
+}
+
+/** Writes the end of one run; false when a mutation is open, which then is written as a repair. */
+function endRun(tree: TreeExecutor, runId: string, stop: Stop): boolean {
+  const state = tree.state(runId);
+  if (isTerminal(state.status)) return true;
+  const open = openSteps(state, OPEN);
+  const unknown = open.filter((step) => isUnknown(tree, runId, step));
+  const events: EventBody[] = late(tree, runId, open);
+  if (unknown.length > 0) {
+    tree.append(runId, [...events, ...requested(tree, runId, stop)]);
+    for (const step of unknown) openRepair(tree, runId, step, stop.reason);
+    return false;
+  }
+  for (const step of open) events.push(settledBy(step, stop));
+  if (stop.reason === "timeout" && open.length === 0) {
+    const definition = tree.services.definition(`${state.header.workflow_id}@${state.header.workflow_revision}`);
+    for (const leaf of frontier(definition.plan))
+      if (!state.steps.has(leaf))
+        events.push({ type: "step_failed", step_id: leaf, visit: 1, failure: TIME_IS_UP });
+  }
+  events.push(terminal(tree, runId, stop));
+  tree.append(runId, events);
+  for (const step of open) tree.runs.get(runId)?.jobs.delete(step.id);
+  const run = tree.runs.get(runId);
+  if (run !== undefined) tree.ended(run);
+  return true;
+}
+
+const TIME_IS_UP = failure("budget_exceeded", "the run's wall time is over");
+
+function settledBy(step: StepState, stop: Stop): EventBody {
+  if (stop.reason === "timeout") return { type: "step_failed", step_id: step.id, failure: TIME_IS_UP };
+  return { type: "step_cancelled", step_id: step.id };
+}
+
+function terminal(tree: TreeExecutor, runId: string, stop: Stop): EventBody {
+  // RP-44: usage that could not be observed makes the run fail rather than claim a clean stop.
+  if (tree.unmeasured.has(runId))
+    return { type: "run_failed", failure: failure("execution_failed", "an agent was stopped and its usage could not be observed") };
+  if (stop.reason === "timeout") return { type: "run_failed", failure: TIME_IS_UP };
+  return {
+    type: "run_cancelled",
+    ...(stop.text === undefined ? {} : { reason: stop.text }),
+    ...(stop.decided_by === undefined ? {} : { decided_by: stop.decided_by }),
+  };
+}
+
+/** A mutating tool that reported success after it was told to stop: the step is cancelled, the truth is kept. */
+function late(tree: TreeExecutor, runId: string, open: readonly StepState[]): EventBody[] {
+  const events: EventBody[] = [];
+  for (const step of open) {
+    const job = tree.runs.get(runId)?.jobs.get(step.id);
+    if (job?.late !== undefined && step.side_effect !== "read_only")
+      events.push({ type: "late_result", step_id: step.id, attempt: step.attempts, result: job.late });
+  }
+  return events;
+}
+
+function requested(tree: TreeExecutor, runId: string, stop: Stop): EventBody[] {
+  if (tree.state(runId).stopping !== undefined) return [];
+  return [
+    {
+      type: "cancel_requested",
+      stop_reason: stop.reason,
+      ...(stop.text === undefined ? {} : { reason: stop.text }),
+      ...(stop.decided_by === undefined ? {} : { decided_by: stop.decided_by }),
+    },
+  ];
+}
+
+function openRepair(tree: TreeExecutor, runId: string, step: StepState, reason: StopReason): void {
+  if (tree.state(runId).waits.some((wait) => wait.step_id === step.id)) return;
+  const wait = {
+    ...repairWaitFor(tree, runId, step.id, step.tool ?? step.id, "it had not ended when the run was stopped"),
+    stop_reason: reason,
+  };
+  tree.append(runId, [
+    { type: "step_suspended", step_id: step.id, reason: "outcome unknown", wait: newWait(tree, runId, wait, step.id) },
+  ]);
+  const job = tree.runs.get(runId)?.jobs.get(step.id);
+  if (job !== undefined) job.stage = "waiting";
+}
+
+/** A stopped run that cannot end yet stands still on its repair. */
+function suspendStopped(tree: TreeExecutor, runId: string): void {
+  const state = tree.state(runId);
+  if (state.status !== "running") return;
+  for (const step of openSteps(state, ["queued", "running"]))
+    if (!isUnknown(tree, runId, step))
+      tree.append(runId, [{ type: "step_suspended", step_id: step.id, reason: "the run is being stopped" }]);
+  const wait = tree.state(runId).waits[0];
+  tree.append(runId, [
+    wait === undefined
+      ? { type: "run_suspended", reason: "child", wait: newWait(tree, runId, { type: "child", reason: "repair" }) }
+      : { type: "run_suspended", reason: wait.type },
+  ]);
+}
+
+// ── fail-fast siblings ────────────────────────────────────────────────────────────────────────────────────────
+
+/** Stops what the branches of a failed parallel have open, writes it, and lets the program go on (RP-32). */
+export async function cancelGroup(
+  tree: TreeExecutor,
+  run: ActiveRun,
+  key: string,
+  targets: readonly OpenRequest[],
+): Promise<void> {
+  const instances = new Set(targets.filter((target) => target.kind !== "retry").map((target) => target.instance));
+  run.cancels.set(key, { key, instances });
+  const jobs = [...instances].map((id) => run.jobs.get(id)).filter((job): job is Job => job !== undefined);
+  const children = jobs.filter((job) => job.request.kind === "child");
+  await stopJobs(
+    tree,
+    jobs.filter((job) => job.request.kind !== "child"),
+    "sibling_failed",
+  );
+  for (const job of children) job.stop = "sibling_failed";
+  for (const job of children) {
+    const id = tree.state(run.runId).steps.get(job.instance)?.child_run_id;
+    if (id !== undefined && tree.journal.runs.has(id)) await stopRun(tree, id, { reason: "cancelled", text: "a sibling failed" });
+  }
+  if (tree.closed || run.ended || run.stopping !== undefined) return;
+  finishCancel(tree, run, key);
+}
+
+/** Writes what has stopped; the group is done when none of it waits for repair. */
+export function finishCancel(tree: TreeExecutor, run: ActiveRun, key: string): void {
+  const group = run.cancels.get(key);
+  if (group === undefined) return;
+  const state = tree.state(run.runId);
+  const open = openSteps(state, OPEN).filter((step) => group.instances.has(step.id));
+  const unknown = open.filter((step) => isUnknown(tree, run.runId, step) || childIsOpen(tree, step));
+  for (const step of unknown) if (!childIsOpen(tree, step)) openRepair(tree, run.runId, step, "sibling_failed");
+  const stopped = open.filter((step) => !unknown.includes(step));
+  const done = unknown.length === 0;
+  const events: EventBody[] = late(tree, run.runId, stopped);
+  for (const [i, step] of stopped.entries())
+    events.push({ type: "step_cancelled", step_id: step.id, ...(done && i === 0 ? { by: key } : {}) });
+  if (done && stopped.length === 0) events.push({ type: "decision", key: `${CANCELLED_PREFIX}${key}`, value: null });
+  if (events.length > 0) tree.append(run.runId, events);
+  for (const step of stopped) run.jobs.delete(step.id);
+  if (!done) return run.host.nudge();
+  run.cancels.delete(key);
+  run.host.deliver({ type: "cancelled", key });
+}
+
+function childIsOpen(tree: TreeExecutor, step: StepState): boolean {
+  const child = step.child_run_id === undefined ? undefined : tree.journal.runs.get(step.child_run_id);
+  return child !== undefined && !isTerminal(child.state.status);
+}

@@ -1,0 +1,82 @@
+/** The words that the executor of a run tree and the dispatch module share. */
+import type { Json } from "../domain/json.ts";
+import type { Definition } from "../domain/plan/definition.ts";
+import type { SideEffect, StopReason } from "../domain/run.ts";
+import type { AgentPort, Clock, Ids, PolicyPort, RunStore, SecretPort, SessionStore, Timer, ToolPort } from "../ports/index.ts";
+import type { ChildRequest, ProgramHost, StepRequest, WaitRequest } from "./program-host.ts";
+
+/** Everything the engine reaches the outside through. */
+export interface EnginePorts {
+  readonly store: RunStore;
+  readonly sessions: SessionStore;
+  readonly tools: ToolPort;
+  readonly agents: AgentPort | undefined;
+  readonly policy: PolicyPort;
+  readonly secrets: SecretPort;
+  readonly clock: Clock;
+  readonly ids: Ids;
+}
+
+export interface EngineLimits {
+  /** Longest wait for work that is told to stop, ms. */
+  readonly stop_grace_ms: number;
+  /** Lease of a run tree, ms. */
+  readonly lease_ms: number;
+  readonly open_runs: number;
+  /** Recoveries without progress before a run is parked. */
+  readonly recoveries: number;
+}
+
+export const DEFAULT_LIMITS: EngineLimits = {
+  stop_grace_ms: 5_000,
+  lease_ms: 30_000,
+  open_runs: 1_000_000,
+  recoveries: 5,
+};
+
+/** A run of the tree whose program is in memory. */
+export interface ActiveRun {
+  readonly runId: string;
+  readonly definition: Definition;
+  host: ProgramHost;
+  readonly jobs: Map<string, Job>;
+  /** Retry delays that are waited for. */
+  readonly delays: Map<string, Timer>;
+  readonly cancels: Map<string, PendingCancel>;
+  wallTimer?: Timer;
+  /** The run is being stopped: its results are not settled any more. */
+  stopping: StopReason | undefined;
+  /** What the program asked for that was not recorded; the run cannot go on with it. */
+  nondeterminism?: string;
+  /** Its terminal event is appended. */
+  ended: boolean;
+}
+
+/** A fail-fast cancellation that waits for what it stops. */
+export interface PendingCancel {
+  readonly key: string;
+  readonly instances: Set<string>;
+}
+
+/** One open request of a program, on its way from reservation to settlement. */
+export interface Job {
+  readonly run: ActiveRun;
+  readonly request: StepRequest | WaitRequest | ChildRequest;
+  readonly instance: string;
+  stage: "queued" | "running" | "waiting";
+  sideEffect: SideEffect;
+  /** Set when it is told to stop: what it still answers is not settled. */
+  stop: StopReason | undefined;
+  readonly abort: AbortController;
+  /** Resolves when the tool or agent has answered or can never be heard. */
+  done: Promise<void>;
+  ended: boolean;
+  /** What it answered after it was told to stop. */
+  late?: Json;
+  timers: Timer[];
+}
+
+/** Dispatch stops short when this is true: the job belongs to nobody any more. */
+export function isDropped(job: Job): boolean {
+  return job.stop !== undefined || job.run.ended || job.run.stopping !== undefined;
+}

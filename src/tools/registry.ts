@@ -1,0 +1,178 @@
+/**
+ * All tools of one composition behind the engine's `ToolPort`: names and where they come from, the hand-over of a
+ * call, and the reading of what came back (R-8, RP-41). It never retries and never decides who may call what.
+ */
+import { HoldfastError } from "../domain/errors.ts";
+import { type Json, JsonError, normalizeJson } from "../domain/json.ts";
+import type { SideEffect } from "../domain/run.ts";
+import type { OwnerAnswer, ToolCall, ToolDescriptor, ToolOutcome, ToolPort } from "../ports/index.ts";
+import { type AnyTool, isTool, type ToolContext } from "./define.ts";
+import { UNTRUSTED_TOOLS } from "./policy.ts";
+import { ToolError } from "./tool-error.ts";
+
+/** Tools from one place. */
+export interface ToolGroup {
+  readonly source: ToolDescriptor["source"];
+  /** Where they were written, for error messages: `"holdfast.config.ts"`, `"createHoldfast({tools})"`. */
+  readonly origin: string;
+  readonly tools: readonly AnyTool[];
+}
+
+export interface RegistryOptions {
+  /** Largest output, in bytes of its JSON text. Default 16 MiB. */
+  readonly maxOutputBytes?: number;
+}
+
+const DEFAULT_MAX_OUTPUT_BYTES = 16 * 1024 * 1024;
+const MAX_TOOLS = 10_000;
+
+interface Entry {
+  readonly tool: AnyTool;
+  readonly descriptor: ToolDescriptor;
+  readonly origin: string;
+}
+
+/**
+ * Merges groups of tools; earlier groups come first in `list()`.
+ * @throws HoldfastError `usage` when two tools have one name (both origins are named), when one takes a name that
+ *   untrusted workspaces may use without being built in, or when something is not a tool
+ */
+export function createToolRegistry(groups: readonly ToolGroup[], options: RegistryOptions = {}): ToolPort {
+  const entries = collect(groups);
+  const descriptors = [...entries.values()].map((entry) => entry.descriptor);
+  const maxOutputBytes = options.maxOutputBytes ?? DEFAULT_MAX_OUTPUT_BYTES;
+  return {
+    describe: (name) => entries.get(name)?.descriptor,
+    list: () => descriptors,
+    async call(call) {
+      const entry = entries.get(call.tool);
+      if (entry === undefined)
+        return failed("not_found", false, `Cannot call the tool "${call.tool}": there is none of that name`);
+      return callTool(entry.tool, call, maxOutputBytes);
+    },
+    async lookup(name, query) {
+      const tool = entries.get(name)?.tool;
+      if (tool?.lookup === undefined)
+        return { type: "unknown", reason: `the tool "${name}" cannot look up a dispatch` };
+      return readAnswer(tool.lookup(query));
+    },
+    async observe(name, query) {
+      const tool = entries.get(name)?.tool;
+      if (tool?.observe === undefined)
+        return { type: "unknown", reason: `the tool "${name}" cannot observe a receipt` };
+      return readAnswer(tool.observe(query));
+    },
+  };
+}
+
+function collect(groups: readonly ToolGroup[]): Map<string, Entry> {
+  const entries = new Map<string, Entry>();
+  for (const group of groups) {
+    for (const [index, tool] of group.tools.entries()) {
+      if (!isTool(tool))
+        refuse(
+          `item ${index + 1} of the tools in ${group.origin}`,
+          "defineTool did not make it; wrap it in defineTool({…})",
+        );
+      const other = entries.get(tool.name);
+      if (other !== undefined)
+        refuse(
+          `the tool "${tool.name}" of ${group.origin}`,
+          `${other.origin} has one of that name; rename one of them`,
+        );
+      // RP-19 lets these names through, whatever their case, in a workspace that nobody trusts.
+      if (group.source !== "builtin" && UNTRUSTED_TOOLS.has(tool.name.toLowerCase()))
+        refuse(`the tool "${tool.name}" of ${group.origin}`, "the name is a built-in file tool's; rename it");
+      entries.set(tool.name, { tool, origin: group.origin, descriptor: describe(tool, group.source) });
+      if (entries.size > MAX_TOOLS) refuse(group.origin, `there are more than ${MAX_TOOLS} tools; register fewer`);
+    }
+  }
+  return entries;
+}
+
+function describe(tool: AnyTool, source: ToolDescriptor["source"]): ToolDescriptor {
+  return Object.freeze({
+    name: tool.name,
+    description: tool.description,
+    input_schema: tool.inputSchema,
+    ...(tool.outputSchema === undefined ? {} : { output_schema: tool.outputSchema }),
+    side_effect: tool.sideEffect,
+    capabilities: tool.capabilities,
+    source,
+    can_lookup: tool.lookup !== undefined,
+    can_observe: tool.observe !== undefined,
+  });
+}
+
+async function callTool(tool: AnyTool, call: ToolCall, maxOutputBytes: number): Promise<ToolOutcome> {
+  try {
+    const output = (await tool.run(call.input, contextOf(call))) as Json;
+    const bytes = Buffer.byteLength(JSON.stringify(output));
+    if (bytes <= maxOutputBytes) return { type: "succeeded", output };
+    return failed(
+      "bad_output",
+      false,
+      `Cannot keep what the tool "${tool.name}" returned: it has ${bytes} bytes, at most ${maxOutputBytes} are kept; return less`,
+    );
+  } catch (error) {
+    // Any other throw is not the tool's word: the engine decides what it means for this side effect (R-8).
+    if (!ToolError.is(error)) throw error;
+    return failed(error.kind, mayRetry(error, tool.sideEffect), error.message);
+  }
+}
+
+/** RP-41: a reported failure may be tried again; but one of a mutating tool only if it says so (R-8). */
+function mayRetry(error: ToolError, sideEffect: SideEffect): boolean {
+  return error.retryable ?? (error.kind === "execution" && sideEffect !== "mutating");
+}
+
+function contextOf(call: ToolCall): ToolContext {
+  return {
+    dispatch_id: call.dispatch_id,
+    signal: call.signal,
+    workspace: call.workspace,
+    run_id: call.run_id,
+    step_id: call.step_id,
+    attempt: call.attempt,
+    redispatch: call.redispatch,
+    posture: call.posture,
+    receipt: async (receipt) => call.receipt(normalizeJson(receipt)),
+  };
+}
+
+/** An owner that throws, or answers what is no answer, has not answered (R-10): never `absent` by accident. */
+async function readAnswer(asked: Promise<OwnerAnswer>): Promise<OwnerAnswer> {
+  try {
+    const answer: OwnerAnswer = await asked;
+    switch (answer.type) {
+      case "succeeded":
+        return { type: "succeeded", output: normalizeJson(answer.output === undefined ? null : answer.output) };
+      case "failed":
+        return { type: "failed", message: String(answer.message), retryable: answer.retryable === true };
+      case "cancelled":
+      case "running":
+      case "absent":
+        return { type: answer.type };
+      case "unknown":
+        return answer.reason === undefined ? { type: "unknown" } : { type: "unknown", reason: String(answer.reason) };
+      default:
+        return { type: "unknown", reason: "the owner's answer is of no known type" };
+    }
+  } catch (error) {
+    if (error instanceof JsonError)
+      return { type: "unknown", reason: `the owner's output is not JSON: ${error.message}` };
+    return { type: "unknown", reason: error instanceof Error ? error.message : "the owner could not be asked" };
+  }
+}
+
+function failed(
+  kind: Extract<ToolOutcome, { type: "failed" }>["kind"],
+  retryable: boolean,
+  message: string,
+): ToolOutcome {
+  return { type: "failed", kind, retryable, message };
+}
+
+function refuse(what: string, why: string): never {
+  throw new HoldfastError("usage", `Cannot register ${what}: ${why}`);
+}

@@ -47,7 +47,13 @@ function batch(at: Journal, status: RunStatus, events = 4): TreeCommit {
     run_id: at.run_id,
     expected,
     segment: { first: expected + 1, last: expected + events, prev: at.tip, hash, codec: "json", bytes: STEP },
-    row: { status, wait_count: 0, usage: { ...NO_USAGE, steps: 1 }, last_sequence: expected + events, updated_at_ms: now },
+    row: {
+      status,
+      wait_count: 0,
+      usage: { ...NO_USAGE, steps: 1 },
+      last_sequence: expected + events,
+      updated_at_ms: now,
+    },
     ...(expected === 0 ? { header: header(at.run_id, now) } : {}),
   };
   at.sequence += events;

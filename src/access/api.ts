@@ -6,184 +6,35 @@ import type { ErrorDoc } from "../domain/errors.ts";
 import type { Json, JsonObject } from "../domain/json.ts";
 import type { Bundle, Diagnostic, InvocationPolicy } from "../domain/plan/definition.ts";
 import type {
-  Budgets,
-  DefinitionKind,
-  Failure,
-  RepairEvidence,
-  RunStatus,
-  SideEffect,
-  StepStatus,
-  Usage,
-  Wait,
-  WaitType,
-} from "../domain/run.ts";
+  OperatorEvent,
+  PublicEvent,
+  PublicPlan,
+  PublicRun,
+  Run,
+  RunSummary,
+  StepDetail,
+  Why,
+} from "../domain/projections/index.ts";
+import type { Budgets, DefinitionKind, RepairEvidence, RunStatus, SideEffect, Wait, WaitType } from "../domain/run.ts";
 import type { SessionPatch, SessionRecord, StoreInfo, ToolDescriptor } from "../ports/index.ts";
 
-export const ACTION_NAMES = [
-  "cancel",
-  "pause",
-  "resume",
-  "restart",
-  "retry",
-  "fork",
-  "approve",
-  "deny",
-  "answer",
-  "repair",
-  "raise_budget",
-] as const;
-export type ActionName = (typeof ACTION_NAMES)[number];
-
-/** What may be done now; every name is always present, in the order above (R-27). */
-export interface Action {
-  readonly name: ActionName;
-  readonly allowed: boolean;
-  /** Why not; present exactly when it is refused. */
-  readonly reason?: string;
-  readonly wait_id?: string;
-}
-
-export interface PublicFailure {
-  readonly code: Failure["code"];
-  readonly message: string;
-  readonly retryable: boolean;
-}
-
-export interface PublicWait {
-  readonly wait_id: string;
-  readonly type: WaitType;
-  readonly run_id: string;
-  readonly step_id?: string;
-  readonly since_ms: number;
-  readonly due_at_ms?: number;
-  readonly deadline_at_ms?: number;
-  readonly warn_at_ms?: number;
-}
-
-/** RP-70. */
-export type PublicPlan =
-  | { readonly type: "step"; readonly step: string }
-  | { readonly type: "sequence" | "parallel"; readonly nodes: readonly PublicPlan[] }
-  | { readonly type: "choice"; readonly then_branch: PublicPlan; readonly else_branch: PublicPlan }
-  | { readonly type: "map"; readonly body: PublicPlan }
-  | { readonly type: "retry"; readonly node: PublicPlan; readonly max_attempts: number };
-
-export type PublicSuspension =
-  | { readonly type: "tool_approval"; readonly step_id: string }
-  | { readonly type: "tool_running"; readonly step_id: string; readonly killed: boolean }
-  | { readonly type: "recovery" }
-  | { readonly type: Exclude<WaitType, "tool_approval" | "tool_running" | "recovery">; readonly step_id?: string; readonly wait_id: string };
-
-export interface PublicStep {
-  readonly id: string;
-  readonly status: StepStatus;
-  readonly failure?: PublicFailure;
-  readonly attempts: number;
-}
-
-/** RP-69's fields, then `actions` and `waits`: what a model, an observer and every single-run route may see. */
-export interface PublicRun {
-  readonly run_id: string;
-  readonly parent_run_id?: string;
-  readonly parent_step_id?: string;
-  readonly session_id: string;
-  readonly workflow_id: string;
-  readonly workflow_revision: number;
-  readonly definition_bundle_hash: string;
-  readonly status: RunStatus;
-  readonly can_cancel: boolean;
-  readonly can_restart_as_new_run: boolean;
-  readonly planned_steps: readonly { readonly id: string; readonly kind: string }[];
-  readonly plan: PublicPlan;
-  readonly steps: readonly PublicStep[];
-  readonly budget: Budgets;
-  readonly usage: Usage;
-  readonly child_agent_count: number;
-  readonly last_sequence: number;
-  readonly failure?: PublicFailure;
-  readonly suspension?: PublicSuspension;
-  readonly created_at: string;
-  readonly updated_at: string;
-  readonly actions: readonly Action[];
-  readonly waits: readonly PublicWait[];
-}
-
-/** The operator's form. */
-export interface Run extends Omit<PublicRun, "waits"> {
-  readonly kind: DefinitionKind;
-  readonly root_run_id: string;
-  readonly args: Json;
-  readonly output?: Json;
-  readonly failure?: Failure;
-  readonly waits: readonly Wait[];
-}
-
-export interface RunSummary {
-  readonly run_id: string;
-  readonly parent_run_id?: string;
-  readonly session_id: string;
-  readonly workflow_id: string;
-  readonly workflow_revision: number;
-  readonly kind: DefinitionKind;
-  readonly status: RunStatus;
-  readonly suspension?: WaitType;
-  readonly wait_count: number;
-  readonly usage: Usage;
-  readonly last_sequence: number;
-  readonly created_at: string;
-  readonly updated_at: string;
-}
-
-/** One step in full, for the operator. */
-export interface StepDetail extends PublicStep {
-  readonly failure?: Failure;
-  readonly tool?: string;
-  readonly side_effect?: SideEffect;
-  readonly input?: Json;
-  readonly input_hash: string;
-  readonly output?: Json;
-  readonly child_run_id?: string;
-  readonly tries: readonly {
-    readonly attempt: number;
-    readonly dispatch_id: string;
-    readonly started_at_ms: number;
-    readonly ended_at_ms?: number;
-    readonly redispatches: number;
-    readonly outcome?: "succeeded" | "failed" | "cancelled" | "suspended";
-    readonly failure?: Failure;
-    readonly receipt?: Json;
-  }[];
-}
-
-/** RP's event in the operator's form: payloads included, `at` in RFC 3339. */
-export type OperatorEvent = { readonly run_id: string; readonly sequence: number; readonly at: string; readonly type: string } & {
-  readonly [field: string]: Json;
-};
-
-/** RP-73: no outputs, no reasons. */
-export interface PublicEvent {
-  readonly run_id: string;
-  readonly sequence: number;
-  readonly at: string;
-  readonly step_id?: string;
-  readonly type: string;
-  readonly name?: string;
-  readonly failure?: PublicFailure;
-}
-
-export interface Why {
-  readonly run_id: string;
-  readonly status: RunStatus;
-  readonly sentence: string;
-  readonly causes: readonly {
-    readonly cause: string;
-    readonly sentence: string;
-    readonly step_id?: string;
-    readonly wait_id?: string;
-    readonly until_ms?: number;
-    readonly ends_by: readonly ActionName[];
-  }[];
-}
+export {
+  ACTION_NAMES,
+  type Action,
+  type ActionName,
+  type OperatorEvent,
+  type PublicEvent,
+  type PublicFailure,
+  type PublicPlan,
+  type PublicRun,
+  type PublicStep,
+  type PublicSuspension,
+  type PublicWait,
+  type Run,
+  type RunSummary,
+  type StepDetail,
+  type Why,
+} from "../domain/projections/index.ts";
 
 export interface WorkflowEntry {
   readonly workflow_id: string;

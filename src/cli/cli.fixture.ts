@@ -93,6 +93,8 @@ export interface Script {
   readonly env?: NodeJS.ProcessEnv;
   readonly tty?: boolean;
   readonly stdin?: string;
+  /** Typed one by one, each when a question has been asked; then the input ends. */
+  readonly answers?: readonly string[];
   /** Called with each listener for SIGINT. */
   readonly onSigint?: (listener: () => void) => void;
 }
@@ -162,7 +164,16 @@ export async function call(words: readonly string[], script: Script = {}): Promi
     return made;
   };
   const stdin = Object.assign(new PassThrough(), { isTTY: script.tty === true });
-  stdin.end(script.stdin ?? "");
+  const answers = [...(script.answers ?? [])];
+  const stderr = stream("stderr");
+  if (script.answers === undefined) stdin.end(script.stdin ?? "");
+  else
+    stderr.on("data", (text: string) => {
+      if (!text.endsWith(") ")) return;
+      const answer = answers.shift();
+      if (answer === undefined) stdin.end();
+      else stdin.write(`${answer}\n`);
+    });
   const root = strict<CompositionRoot>("root", {
     openWorkspace: async (request) => {
       calls.push(["openWorkspace", request]);
@@ -172,7 +183,7 @@ export async function call(words: readonly string[], script: Script = {}): Promi
     ...script.root,
   });
   const process: Process = {
-    streams: { stdin, stdout: stream("stdout"), stderr: stream("stderr") },
+    streams: { stdin, stdout: stream("stdout"), stderr },
     env: script.env ?? {},
     cwd: "/work/shop",
     program: "holdfast",

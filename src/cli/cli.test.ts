@@ -281,11 +281,12 @@ describe("deciding", () => {
       status: "suspended",
       waits: [makeApproval({ input: { text: "x".repeat(25_000), end: "THE END" } })],
     });
-    const script = { run, tty: true, env: { NO_COLOR: "1" }, waits: { approve } };
-    const unread = await call(["approve", "last", "--detach"], { ...script, stdin: "approve\n" });
-    expect([unread.status, unread.stderr.includes("THE END")]).toEqual([3, false]);
-    const partly = await call(["approve", "last", "--detach"], { ...script, stdin: "more\n" });
-    expect(partly.status).toBe(3);
+    const decide = (...answers: string[]) =>
+      call(["approve", "last", "--detach"], { run, tty: true, env: { NO_COLOR: "1" }, waits: { approve }, answers });
+    for (const answers of [["approve", "approve", "approve"], ["more", "", "approve"], ["more"]])
+      expect((await decide(...answers)).status).toBe(3);
+    const read = await decide("more", "more", "approve");
+    expect([read.status, read.stderr.includes("THE END")]).toEqual([0, true]);
   });
 
   test("several open approvals are listed, and nothing is decided", async () => {

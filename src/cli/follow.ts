@@ -146,14 +146,12 @@ async function leave(
   workspace: string,
   why: Left,
 ): Promise<number> {
-  if (why === "interrupt") {
-    const run = await pauseAndSettle(context, holdfast, runId);
-    if (run !== undefined && isTerminal(run.status)) return showEnd(context, run, workspace);
-  }
+  if (why === "interrupt") await pauseAndSettle(context, holdfast, runId);
   const run = await holdfast.runs.inspect(runId);
+  if (isTerminal(run.status)) return showEnd(context, run, workspace);
   if (context.out.json) context.out.document(run);
   const said = {
-    interrupt: "Paused",
+    interrupt: run.status === "suspended" ? "Paused" : "The pause is asked for and will take hold",
     terminate: "Stopped following",
     timeout: "Stopped following: the time given is over",
   }[why];
@@ -167,19 +165,26 @@ async function leave(
 /** The run once the pause has taken hold, or undefined when it did not within the time. */
 async function pauseAndSettle(context: Context, holdfast: Holdfast, runId: string): Promise<Run | undefined> {
   context.out.tell("Pausing: waiting for what is running to settle, at most 5 s. Ctrl-C again leaves at once.");
-  const patience = AbortSignal.timeout(SETTLE_MS);
+  const patience = new AbortController();
   try {
-    await holdfast.runs.pause(runId, { decided_by: decider(), reason: "Ctrl-C" });
     return await Promise.race([
-      holdfast.runs.drive(runId, { signal: patience }),
-      nap(SETTLE_MS, patience).then(() => undefined),
+      paused(holdfast, runId, patience.signal),
+      nap(SETTLE_MS, patience.signal).then(() => undefined),
     ]);
   } catch (error) {
     // It ended, or was suspended already, between the key and the pause: what it is now is the answer.
     if (HoldfastError.is(error) && (error.code === "terminal" || error.code === "not_possible"))
       return await holdfast.runs.inspect(runId);
     throw error;
+  } finally {
+    patience.abort();
   }
+}
+
+async function paused(holdfast: Holdfast, runId: string, signal: AbortSignal): Promise<Run> {
+  const { run } = await holdfast.runs.pause(runId, { decided_by: decider(), reason: "Ctrl-C" });
+  if (run.status === "suspended" || isTerminal(run.status)) return run;
+  return await holdfast.runs.drive(runId, { signal });
 }
 
 async function pump(

@@ -25,7 +25,6 @@ test("a terminal shows one live line, cut to its width, and never a control char
   progress.end();
   await out.flush();
   const lines = text().split(/\r\u001b\[2K|\n/);
-  // biome-ignore lint/suspicious/noControlCharactersInRegex: our own colours
   const bare = lines.map((line) => line.replaceAll(/\u001b\[\d+m/g, ""));
   expect(bare.some((line) => line.startsWith("▸ step-1-\\u001b[2J"))).toBe(true);
   expect(bare.every((line) => line.length < 70 && !line.includes("\u001b"))).toBe(true);

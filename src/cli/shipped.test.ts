@@ -40,5 +40,6 @@ test("the demonstration's workflow compiles without a warning, and uses map, par
   expect(problems).toEqual([]);
   const text = JSON.stringify(definition?.plan);
   for (const type of ["map", "parallel", "choice", "retry"]) expect(text).toContain(`"type":"${type}"`);
-  for (const tool of demoTools({ pauseMs: 0, beforeMeasure: async () => {} })) expect(tool.sideEffect).toBe("read_only");
+  for (const tool of demoTools({ pauseMs: 0, beforeMeasure: async () => {} }))
+    expect(tool.sideEffect).toBe("read_only");
 });

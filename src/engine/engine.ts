@@ -68,6 +68,8 @@ export class Engine {
   readonly #attaching = new Map<string, Promise<TreeExecutor | undefined>>();
   readonly #subscribers = new Map<string, Set<Subscriber>>();
   readonly #bundles = new Map<string, Bundle>();
+  /** Bundles that the store is known to have: they are not sent again with every start. */
+  readonly #stored = new Set<string>();
   readonly #lease: LeaseClock;
   #registered: Promise<void> | undefined;
   #renewal: NodeJS.Timeout | undefined;
@@ -110,7 +112,7 @@ export class Engine {
         ...(request.key === undefined ? {} : { key: request.key }),
         ...(request.queue ? {} : { claim: { owner: this.owner, lease_expires_at_ms: this.ports.clock.now() + this.limits.lease_ms } }),
       },
-      { hash: header.bundle_hash, bytes: request.bundleBytes },
+      this.#stored.has(header.bundle_hash) ? undefined : { hash: header.bundle_hash, bytes: request.bundleBytes },
     );
     journal.append(header.run_id, request.queue ? [{ type: "run_queued" }] : [{ type: "run_queued" }, { type: "run_started" }]);
     if (request.queue) journal.update({ wake_at_ms: this.ports.clock.now() });
@@ -121,6 +123,8 @@ export class Engine {
       if (earlier === undefined) throw error;
       return { run_id: earlier, created: false };
     }
+    if (this.#stored.size >= 4096) this.#stored.clear();
+    this.#stored.add(header.bundle_hash);
     if (request.queue) {
       this.#drop(held);
       return { run_id: header.run_id, created: true };
@@ -358,6 +362,11 @@ export class Engine {
     this.#drop(held);
     // The lease is given up so that anyone, this process included, may load what is durable and go on.
     if (error.code !== "conflict") void this.ports.store.release(rootRunId, held.tree.journal.fence).catch(() => undefined);
+  }
+
+  /** Resolves when this process can claim. */
+  ready(): Promise<void> {
+    return this.#register();
   }
 
   // ── leases and signals ──────────────────────────────────────────────────────────────────────────────────────

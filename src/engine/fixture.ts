@@ -4,7 +4,8 @@ import type { RunEvent } from "../domain/events.ts";
 import { bundleHash, type Bundle, compilePlan, definitionKey, DEFAULT_INVOCATION_POLICY, type Definition } from "../domain/plan/index.ts";
 import type { RunHeader, SideEffect } from "../domain/run.ts";
 import type { RunState } from "../domain/state.ts";
-import type { AgentPort, PolicyPort, RunStore, SecretPort, SessionStore, ToolCall, ToolDescriptor, ToolOutcome, ToolPort } from "../ports/index.ts";
+import { HoldfastError } from "../domain/errors.ts";
+import type { AgentCall, AgentEstimate, AgentOutcome, AgentPort, Clock, PolicyPort, RunStore, SecretPort, SessionStore, SignalKind, ToolCall, ToolDescriptor, ToolOutcome, ToolPort } from "../ports/index.ts";
 import { Engine, ENGINE_VERSION, type EngineLimits, loadRun, systemClock, systemIds } from "./index.ts";
 
 export interface FakeTool {
@@ -42,6 +43,111 @@ export function toolPort(tools: Record<string, FakeTool>): ToolPort {
   };
 }
 
+/** A promise and its settling, for tests that decide when something ends. */
+export interface Gate<T = void> {
+  readonly promise: Promise<T>;
+  readonly open: (value: T) => void;
+}
+
+export function gate<T = void>(): Gate<T> {
+  let open: (value: T) => void = () => undefined;
+  const promise = new Promise<T>((resolve) => {
+    open = resolve;
+  });
+  return { promise, open };
+}
+
+/** Resolves when the call is told to stop. */
+export function aborted(call: { readonly signal: AbortSignal }): Promise<void> {
+  return new Promise((resolve) => {
+    if (call.signal.aborted) resolve();
+    else call.signal.addEventListener("abort", () => resolve(), { once: true });
+  });
+}
+
+export const NEVER = new Promise<never>(() => undefined);
+
+/** Agents that answer by a function; `estimate` says what each call is expected to take. */
+export function agentPort(
+  call: (call: AgentCall) => Promise<AgentOutcome> | AgentOutcome,
+  estimate: (call: Omit<AgentCall, "signal" | "dispatch_id">) => AgentEstimate = () => ({}),
+): AgentPort {
+  return {
+    resolve: async (name) => ({ name, capabilities: [], priced: true }),
+    estimate: async (request) => estimate(request),
+    call: async (request) => call(request),
+  };
+}
+
+/**
+ * The same store, whose commits stop reaching the disk after `commits` of them: what a process that dies there
+ * leaves behind. `commit` may look at each group first.
+ */
+export function cutStore<S extends RunStore>(store: S, commits: number): S & { readonly made: () => number } {
+  let made = 0;
+  const cut: RunStore["commit"] = async (group) => {
+    if (made >= commits) throw new HoldfastError("storage_unavailable", "the process has died here");
+    made++;
+    return store.commit(group);
+  };
+  return wrapStore(store, { commit: cut, made: () => made });
+}
+
+/** A store with some of its methods replaced. */
+export function wrapStore<S extends object, T extends object>(store: S, replaced: T): S & T {
+  return new Proxy(store, {
+    get(target, key) {
+      const own: unknown = Reflect.get(replaced, key);
+      if (own !== undefined) return own;
+      const value: unknown = Reflect.get(target, key, target);
+      return typeof value === "function" ? (value.bind(target) as unknown) : value;
+    },
+  }) as S & T;
+}
+
+/** A clock that stands still until it is told to go on. */
+export class TestClock implements Clock {
+  #now = Date.now();
+  #timers: { at: number; callback: () => void }[] = [];
+
+  now(): number {
+    return this.#now;
+  }
+
+  monotonic(): number {
+    return this.#now;
+  }
+
+  at(at: number, callback: () => void): { cancel(): void } {
+    const timer = { at, callback };
+    this.#timers.push(timer);
+    return { cancel: () => void (this.#timers = this.#timers.filter((other) => other !== timer)) };
+  }
+
+  get pending(): number {
+    return this.#timers.length;
+  }
+
+  /** Fires what is due, in order of time; what that sets going has its turn before the next. */
+  async advance(ms: number): Promise<void> {
+    const until = this.#now + ms;
+    for (;;) {
+      const next = this.#timers.filter((timer) => timer.at <= until).sort((a, b) => a.at - b.at)[0];
+      if (next === undefined) break;
+      this.#timers = this.#timers.filter((other) => other !== next);
+      this.#now = Math.max(this.#now, next.at);
+      next.callback();
+      for (let i = 0; i < 5; i++) await turn();
+    }
+    this.#now = until;
+  }
+}
+
+/** One turn of the event loop. */
+export function turn(): Promise<void> {
+  return new Promise((resolve) => setImmediate(resolve));
+}
+
 export const allowAll: PolicyPort = { fingerprint: "allow", decide: () => ({ decision: "allow" }) };
 const noSecrets: SecretPort = { resolve: async () => ({ ok: false, reason: "none is configured" }) };
 
@@ -55,6 +161,12 @@ export interface Fixture {
   events(runId: string): Promise<readonly RunEvent[]>;
   /** Kinds in order; phases as `phase NAME`. */
   kinds(runId: string): Promise<readonly string[]>;
+  /** Resolves with the first durable state that fits. */
+  until(runId: string, fits: (state: RunState) => boolean): Promise<RunState>;
+  /** Claims the tree, goes on with it, and answers its state when it is let go. */
+  resume(runId: string, how?: "explicit" | "auto" | "woken"): Promise<RunState>;
+  /** A signal on the root run, or on `child`. */
+  signal(runId: string, kind: SignalKind, payload?: Json, child?: string): Promise<boolean>;
 }
 
 export interface FixtureOptions {
@@ -66,6 +178,9 @@ export interface FixtureOptions {
   readonly limits?: Partial<EngineLimits>;
   readonly recovery?: "auto" | "manual";
   readonly trusted?: boolean;
+  readonly clock?: Clock;
+  /** Errors that the engine logs are expected. */
+  readonly quiet?: boolean;
 }
 
 export function compile(document: object): Definition {
@@ -96,7 +211,7 @@ export async function fixture(options: FixtureOptions): Promise<Fixture> {
       agents: options.agents,
       policy: options.policy ?? allowAll,
       secrets: options.secrets ?? noSecrets,
-      clock: systemClock,
+      clock: options.clock ?? systemClock,
       ids: systemIds,
     },
     ...(options.limits === undefined ? {} : { limits: options.limits }),
@@ -104,7 +219,7 @@ export async function fixture(options: FixtureOptions): Promise<Fixture> {
     trusted: () => options.trusted ?? true,
     workspace: "/tmp",
     log: (level, message, details) => {
-      if (level === "error") console.error(message, details);
+      if (level === "error" && options.quiet !== true) console.error(message, details);
     },
   });
   const state = async (runId: string): Promise<RunState> => {
@@ -141,7 +256,7 @@ export async function fixture(options: FixtureOptions): Promise<Fixture> {
         args,
         args_hash: hashJson(args),
         budget: definition.budgets,
-        created_at_ms: Date.now(),
+        created_at_ms: (options.clock ?? systemClock).now(),
         depth: 0,
         engine_version: ENGINE_VERSION,
         durability: "standard",
@@ -166,6 +281,28 @@ export async function fixture(options: FixtureOptions): Promise<Fixture> {
     },
     state,
     events,
+    until: (runId, fits) =>
+      new Promise((resolve, reject) => {
+        const stop = engine.subscribe(runId, (_, seen) => {
+          if (!fits(seen)) return;
+          stop();
+          resolve(seen);
+        });
+        // It may have got there before.
+        state(runId).then((now) => {
+          if (!fits(now)) return;
+          stop();
+          resolve(now);
+        }, reject);
+      }),
+    resume: async (runId, how = "explicit") => {
+      const tree = await engine.attach(runId);
+      if (tree === undefined) throw new Error(`the run ${runId} cannot be claimed`);
+      await engine.go(tree, how);
+      await engine.idle(runId);
+      return state(runId);
+    },
+    signal: (runId, kind, payload = {}, child = runId) => engine.signal({ root_run_id: runId, run_id: child }, kind, payload),
     kinds: async (runId) => (await events(runId)).map((e) => (e.type === "phase" ? `phase ${e.name}` : e.type)),
   };
 }

@@ -12,7 +12,7 @@ export interface RunStoreSuite {
   readonly name: string;
   /** An empty store whose leases follow `clock`. */
   readonly open: (clock: { now(): number }) => Promise<TestedStore>;
-  /** A second, independent handle on the data of `store`, as another process would have. */
+  /** A second, independent handle on the data of `store`, as another process would have; where there can be none, `store`. */
   readonly second: (store: TestedStore, clock: { now(): number }) => Promise<TestedStore>;
   readonly skips?: readonly Skip[];
 }
@@ -48,7 +48,7 @@ type Scenario = (name: string, body: (world: World) => Promise<void>) => void;
 async function inWorld(suite: RunStoreSuite, body: (world: World) => Promise<void>): Promise<void> {
   const clock = { at: 10_000, now: (): number => clock.at };
   const store = await suite.open(clock);
-  const opened: TestedStore[] = [store];
+  const opened = new Set([store]);
   try {
     await store.createSession(sessionRecord());
     await body({
@@ -56,12 +56,12 @@ async function inWorld(suite: RunStoreSuite, body: (world: World) => Promise<voi
       clock,
       second: async () => {
         const handle = await suite.second(store, clock);
-        opened.push(handle);
+        opened.add(handle);
         return handle;
       },
     });
   } finally {
-    for (const handle of opened.reverse()) await handle.close();
+    for (const handle of [...opened].reverse()) await handle.close();
   }
 }
 
@@ -114,10 +114,17 @@ function appending({ expect }: TestKit, test: Scenario): void {
     expect((await store.getRun(journal.run_id))?.last_sequence).toBe(2);
   });
 
-  test("R-23 a batch that does not continue the chain is a conflict", async ({ store }) => {
+  test("R-23 a batch that does not continue the journal, by its sequence and its hash, is a conflict", async ({
+    store,
+  }) => {
     const journal = await started(store);
-    journal.tip = "00".repeat(32);
-    expect(await commitOne(store, treeCommit([journal.next()]))).toEqual({ ok: false, refusal: "conflict" });
+    const gap = journal.fork();
+    gap.sequence = 5;
+    const other = journal.fork();
+    other.tip = "00".repeat(32);
+    for (const wrong of [gap, other])
+      expect(await commitOne(store, treeCommit([wrong.next()]))).toEqual({ ok: false, refusal: "conflict" });
+    expect(await commitOne(store, treeCommit([journal.next()]))).toEqual(OK);
   });
 
   test("R-4 a refused tree leaves nothing and does not hold up the others of its group", async ({ store }) => {
@@ -165,7 +172,9 @@ function appending({ expect }: TestKit, test: Scenario): void {
   test("a child belongs to its tree: parents come first, and another tree cannot append to it", async ({ store }) => {
     const journal = await started(store);
     const child = childOf(journal);
-    expect(await commitOne(store, treeCommit([journal.next(), child.next()], { root_run_id: journal.run_id }))).toEqual(OK);
+    expect(await commitOne(store, treeCommit([journal.next(), child.next()], { root_run_id: journal.run_id }))).toEqual(
+      OK,
+    );
     const runs = await store.treeRuns(journal.run_id);
     expect(runs.map((run) => run.run_id)).toEqual([journal.run_id, child.run_id]);
     expect(runs[1]?.root_run_id).toBe(journal.run_id);
@@ -211,7 +220,10 @@ function creating({ expect }: TestKit, test: Scenario): void {
     expect(await store.openRuns(SESSION_ID)).toBe(1);
   });
 
-  test("RP-76 the limit of open runs holds under concurrent starts, and an end makes room", async ({ store, second }) => {
+  test("RP-76 the limit of open runs holds under concurrent starts, and an end makes room", async ({
+    store,
+    second,
+  }) => {
     const other = await second();
     const journals = Array.from({ length: 12 }, () => new TestJournal());
     const results = await Promise.all(
@@ -224,8 +236,9 @@ function creating({ expect }: TestKit, test: Scenario): void {
     const open = journals[results.findIndex((result) => result?.ok === true)] as TestJournal;
     // A suspended run is open, and a child does not count.
     const child = childOf(open);
-    const suspend = treeCommit([open.next({ status: "suspended" }), child.next()], { root_run_id: open.run_id });
-    expect(await commitOne(store, suspend)).toEqual(OK);
+    const tree = { root_run_id: open.run_id };
+    expect(await commitOne(store, treeCommit([open.next({ status: "suspended" }), child.next()], tree))).toEqual(OK);
+    expect(await commitOne(store, treeCommit([child.next({ status: "succeeded" })], tree))).toEqual(OK);
     expect(await store.openRuns(SESSION_ID)).toBe(5);
     const full = startCommit(new TestJournal(), { max_open_runs: 5 });
     expect(await commitOne(store, full)).toEqual({ ok: false, refusal: "index_full" });
@@ -236,7 +249,10 @@ function creating({ expect }: TestKit, test: Scenario): void {
 }
 
 function leasing({ expect }: TestKit, test: Scenario): void {
-  test("a lease is respected until it has expired for the grace time; every claim raises the fence", async ({ store, clock }) => {
+  test("a lease is respected until it has expired for the grace time; every claim raises the fence", async ({
+    store,
+    clock,
+  }) => {
     const journal = await started(store);
     expect(await store.claim(journal.run_id, YOU)).toBe(undefined);
     clock.at = 11_099;
@@ -393,7 +409,9 @@ function reading({ expect }: TestKit, test: Scenario): void {
     expect(await store.readSegments(freshId(), 0, 1_000)).toEqual([]);
   });
 
-  test("values, bundles and snapshots keep every byte; they are stored once and the snapshot replaced", async ({ store }) => {
+  test("values, bundles and snapshots keep every byte; they are stored once and the snapshot replaced", async ({
+    store,
+  }) => {
     const journal = await started(store);
     const bytes = Uint8Array.from({ length: 3 * 1024 * 1024 }, (_, i) => (i * 7) % 256);
     const [sha256, hash] = ["aa".repeat(32), "bb".repeat(32)];
@@ -405,7 +423,10 @@ function reading({ expect }: TestKit, test: Scenario): void {
     }
     expect(Buffer.from((await store.getArtifact(sha256)) ?? []).equals(bytes)).toBe(true);
     expect(Buffer.from((await store.getBundle(hash)) ?? []).toString()).toBe("{}");
-    expect([await store.getArtifact("cc".repeat(32)), await store.getSnapshot(freshId())]).toEqual([undefined, undefined]);
+    expect([await store.getArtifact("cc".repeat(32)), await store.getSnapshot(freshId())]).toEqual([
+      undefined,
+      undefined,
+    ]);
   });
 
   test("C21 an id with a NUL is not its own beginning", async ({ store }) => {
@@ -427,7 +448,7 @@ function reading({ expect }: TestKit, test: Scenario): void {
     const expected = journals.map((journal) => journal.run_id).reverse();
     const seen: string[] = [];
     let before: RunQuery["before"];
-    for (;;) {
+    for (let pages = 0; pages < 10; pages++) {
       const page = await store.listRuns({ session_id: SESSION_ID, limit: 7, ...(before ? { before } : {}) });
       seen.push(...page.map((run) => run.run_id));
       before = page.at(-1);
@@ -469,19 +490,32 @@ function reading({ expect }: TestKit, test: Scenario): void {
     const journals = [await started(store), await started(store)];
     for (const journal of journals) {
       const waits = [4, 2, 9].map((n) =>
-        testWait(journal.run_id, { wait_id: `w-${n}`, since_ms: 1_000 + n, type: n === 9 ? "timer" : "approval", prompt: "a\u0000b" }),
+        testWait(journal.run_id, {
+          wait_id: `w-${n}`,
+          since_ms: 1_000 + n,
+          type: n === 9 ? "timer" : "approval",
+          prompt: "a\u0000b",
+        }),
       );
       await store.commit([treeCommit([journal.next({ status: "suspended", waits })])]);
     }
     const [first, second] = journals.map((journal) => journal.run_id) as [string, string];
     const query = { session_id: SESSION_ID, type: ["approval"] as const, limit: 3 };
     const page = await store.listWaits(query);
-    expect(page.map((wait) => [wait.since_ms, wait.run_id])).toEqual([[1_002, first], [1_002, second], [1_004, first]]);
+    expect(page.map((wait) => [wait.since_ms, wait.run_id])).toEqual([
+      [1_002, first],
+      [1_002, second],
+      [1_004, first],
+    ]);
     expect(page[0]?.prompt).toBe("a\u0000b");
     const last = page[2];
     const rest = await store.listWaits({ ...query, ...(last ? { after: last } : {}) });
     expect(rest.map((wait) => [wait.since_ms, wait.run_id])).toEqual([[1_004, second]]);
-    expect((await store.listWaits({ root_run_id: first, limit: 10 })).map((wait) => wait.wait_id)).toEqual(["w-2", "w-4", "w-9"]);
+    expect((await store.listWaits({ root_run_id: first, limit: 10 })).map((wait) => wait.wait_id)).toEqual([
+      "w-2",
+      "w-4",
+      "w-9",
+    ]);
     const [journal] = journals;
     await store.commit([treeCommit([journal?.next({ waits: [] })].flatMap((run) => run ?? []))]);
     expect(await store.listWaits({ run_id: first, limit: 10 })).toEqual([]);

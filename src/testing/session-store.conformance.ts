@@ -45,7 +45,9 @@ export function sessionStoreConformance(kit: TestKit, suite: SessionStoreSuite):
     test("RP-77 concurrent updates of different fields all stay", async (store) => {
       await store.createSession(sessionRecord({ metadata: { kept: 1, dropped: 2 } }));
       await Promise.all([
-        ...Array.from({ length: 20 }, (_, i) => store.updateSession(SESSION_ID, { metadata: { [`k${i}`]: i } }, 10 + i)),
+        ...Array.from({ length: 20 }, (_, i) =>
+          store.updateSession(SESSION_ID, { metadata: { [`k${i}`]: i } }, 10 + i),
+        ),
         store.updateSession(SESSION_ID, { posture: "auto" }, 50),
         store.updateSession(SESSION_ID, { metadata: { dropped: null } }, 51),
       ]);
@@ -69,10 +71,12 @@ export function sessionStoreConformance(kit: TestKit, suite: SessionStoreSuite):
       const ids: string[] = [];
       for (let i = 0; i < 7; i++) {
         ids.push(freshId());
-        await store.createSession(sessionRecord({ session_id: ids[i] ?? "", name: `s${i}`, created_at_ms: 1 + Math.floor(i / 2) }));
+        await store.createSession(
+          sessionRecord({ session_id: ids[i] ?? "", name: `s${i}`, created_at_ms: 1 + Math.floor(i / 2) }),
+        );
       }
       const seen: string[] = [];
-      for (let after = {}; ; ) {
+      for (let after = {}, pages = 0; pages < 10; pages++) {
         const page = await store.listSessions({ limit: 3, ...after });
         seen.push(...page.map((session) => session.session_id));
         const last = page.at(-1);

@@ -21,7 +21,7 @@ export async function decideByCommand(context: Context, word: Word): Promise<num
     }
     const verb = await decide(holdfast, wait, word, { reason: context.flags.text("reason"), digest });
     // The decision may be a child's; what is followed is the run that was named.
-    const named = wait.run_id === runId ? verb : { ...verb, run: before };
+    const named = wait.run_id === runId ? verb : { ...verb, run: await holdfast.runs.inspect(runId) };
     return await goOn(context, holdfast, named, before.last_sequence, workspace);
   });
 }

@@ -256,6 +256,28 @@ describe("compile", () => {
     ).toBeDefined();
   });
 
+  test("names of arguments that a tool does not declare, or requires, are warnings", () => {
+    const input_schema = {
+      type: "object",
+      required: ["path"],
+      properties: { path: {}, limit: {} },
+      additionalProperties: false,
+    };
+    const warned = (args: Json) => {
+      const { definition, problems } = compilePlan(doc([step("a", { args })], at("a")), {
+        ...env,
+        tool: () => ({ input_schema }),
+      });
+      expect(definition).toBeDefined();
+      return problems.map(({ severity, path, hint }) => `${severity} ${path.join("/")} ${hint ?? ""}`.trim());
+    };
+    expect(warned({ path: { from: "args" }, limt: 1 })).toEqual(['warning steps/0/args/limt did you mean "limit"?']);
+    expect(warned({ limit: 1 })).toEqual(["warning steps/0/args"]);
+    expect(warned(null)).toEqual(["warning steps/0"]);
+    expect(warned({ from: "args" })).toEqual([]);
+    expect(warned({ from: "object", fields: { path: "x", from: 1 } })).toHaveLength(1);
+  });
+
   test("R-32 default is allowed on top-level inputs only, and must fit", () => {
     const input = (properties: Json) =>
       errors(doc([step("a")], at("a"), { input_schema: { type: "object", properties } }));

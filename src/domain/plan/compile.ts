@@ -32,6 +32,7 @@ import {
   TYPED_ID,
   TYPED_ID_LENGTH,
 } from "./shape.ts";
+import { warnOfToolArgs } from "./tool-args.ts";
 
 /** What the place where a definition is published or started knows of tools and agents. */
 export interface CompileEnv {
@@ -247,6 +248,8 @@ function readStep(value: Json, path: Path, env: CompileEnv, report: Report): Ste
       "Cannot send a secret to an agent: the step will fail permission_denied; give the secret to a tool",
     );
   }
+  const input = step.type === "tool" ? env.tool?.(step.tool)?.input_schema : undefined;
+  if (step.type === "tool" && input !== undefined) warnOfToolArgs(step, path, input, report);
   return fillOutputSchema(step, env);
 }
 

@@ -117,7 +117,7 @@ export function isCredentialKey(key: string): boolean {
 function judgeKey(key: string): boolean {
   const plain = key.replace(/[^A-Za-z0-9]/g, "").toLowerCase();
   if (plain.endsWith("tokens") && isCounter(key, plain)) return false;
-  if (EXACT.has(plain) || false) return true;
+  if (EXACT.has(plain) || plain.includes("apikey")) return true;
   return ENDINGS.some((ending) => plain.endsWith(ending)) || REFERENCES.some((ending) => plain.endsWith(ending));
 }
 

@@ -1,7 +1,7 @@
 /** Tool steps: authorise, write the intent, hand over, judge the answer (DESIGN §6, R-8 … R-13). */
 import { dispatchId } from "../../domain/journal.ts";
 import { type Json, JsonError, normalizeJson } from "../../domain/json.ts";
-import { compileSchema, containsSecret, findCredential, secretHandles, substituteSecrets } from "../../domain/plan/index.ts";
+import { compileSchema, containsSecret, declaredSecrets, findCredential, secretHandles, substituteSecrets } from "../../domain/plan/index.ts";
 import { type Failure, failure, type SideEffect } from "../../domain/run.ts";
 import type { StepState } from "../../domain/state.ts";
 import type { OwnerAnswer, Posture, ToolDescriptor, ToolOutcome } from "../../ports/index.ts";
@@ -42,7 +42,7 @@ export class ToolDispatch {
     const answer = this.#authorise(spec, tool, posture);
     if (answer.type === "refuse") return this.#refuse(job, spec, tool.side_effect, answer.failure);
     if (answer.type === "ask" && grant === undefined) return this.#ask(job, spec, tool, answer.reason);
-    const secrets = await this.#resolveSecrets(job.request.input);
+    const secrets = await this.#resolveSecrets(job);
     if (!secrets.ok) return this.#refuse(job, spec, tool.side_effect, secrets.failure);
     if (isDropped(job)) return;
     const body = intent(tree, job, {
@@ -124,7 +124,7 @@ export class ToolDispatch {
     const answer = posture === undefined ? undefined : this.#authorise(spec, tool, posture);
     if (posture === undefined || answer?.type === "refuse")
       return this.#tree.fail(job, answer?.type === "refuse" ? answer.failure : failure("execution_failed", "the session's permissions could not be read", true));
-    const secrets = await this.#resolveSecrets(job.request.input);
+    const secrets = await this.#resolveSecrets(job);
     if (!secrets.ok) return this.#tree.fail(job, secrets.failure);
     if (isDropped(job)) return;
     const redispatch = step.redispatch + 1;
@@ -175,13 +175,18 @@ export class ToolDispatch {
     };
   }
 
+  /** Only handles that the author or the caller wrote are resolved: one that came in through a tool's output is not. */
   async #resolveSecrets(
-    input: Json,
+    job: Job,
   ): Promise<{ ok: true; input: Json; values: string[] } | { ok: false; failure: Failure }> {
+    const { input } = job.request;
     const names = secretHandles(input);
     if (names.length === 0) return { ok: true, input, values: [] };
+    const declared = declaredSecrets(job.run.definition, job.run.host.args);
     const values = new Map<string, string>();
     for (const name of names) {
+      if (!declared.has(name))
+        return { ok: false, failure: failure("permission_denied", `the secret "${name}" is named neither by the definition nor by the arguments`) };
       const answer = await this.#tree.ports.secrets.resolve(name);
       if (!answer.ok) return { ok: false, failure: failure("permission_denied", `the secret "${name}" cannot be used: ${answer.reason}`) };
       values.set(name, answer.value);

@@ -124,7 +124,7 @@ export class TreeJournal {
   }
 
   /** A new tree: session, bundle, first events and claim are one transaction. */
-  createTree(header: RunHeader, creation: TreeCreation, bundle: { hash: string; bytes: Uint8Array }): void {
+  createTree(header: RunHeader, creation: TreeCreation, bundle: { hash: string; bytes: Uint8Array } | undefined): void {
     this.#creation = creation;
     this.#bundle = bundle;
     this.createRun(header);

@@ -36,6 +36,8 @@ export class Connection {
   #idleTimer: NodeJS.Timeout | undefined;
   #wroteSinceTimer = false;
   #generation = 0;
+  /** The handle keeps all other processes out: given back before anything is written. */
+  #alone = false;
 
   private constructor(options: ConnectionOptions) {
     this.#options = options;
@@ -90,6 +92,7 @@ export class Connection {
   }
 
   #transact<T>(act: string, body: (db: Db) => T, landed: ((db: Db) => Landed) | undefined): Transacted<T> {
+    if (this.#alone) this.#drop();
     const db = this.#handle();
     db.run("BEGIN IMMEDIATE");
     let value: T;
@@ -179,18 +182,42 @@ export class Connection {
 
   #handle(): Db {
     if (this.#db !== undefined) return this.#db;
+    this.#db = this.#openHandle();
+    this.#generation++;
+    if (!this.inMemory) markOpened(this.#options.path);
+    return this.#db;
+  }
+
+  #openHandle(): Db {
+    try {
+      return this.#openConfigured(false);
+    } catch (error) {
+      if (!isBroken(error) || this.inMemory) throw error;
+      try {
+        const db = this.#openConfigured(true);
+        this.#alone = true;
+        return db;
+      } catch {
+        throw error;
+      }
+    }
+  }
+
+  /**
+   * @param alone without the `-shm` file that processes share, for which a full disk may have no room: what is
+   *   there can still be read (C34)
+   */
+  #openConfigured(alone: boolean): Db {
     const { path, readOnly, open } = this.#options;
     const db = open(path, { readOnly });
     try {
+      if (alone) db.exec("PRAGMA locking_mode = EXCLUSIVE");
       this.#configure(db);
+      return db;
     } catch (error) {
       db.close();
       throw error;
     }
-    if (!this.inMemory) markOpened(path);
-    this.#generation++;
-    this.#db = db;
-    return db;
   }
 
   #configure(db: Db): void {
@@ -218,6 +245,7 @@ export class Connection {
     const db = this.#db;
     if (db === undefined || (this.inMemory && !this.#closed)) return;
     this.#db = undefined;
+    this.#alone = false;
     db.close();
   }
 

@@ -131,8 +131,11 @@ describe("a commit that fails", () => {
     fault.current = { at: "COMMIT", nth: 1, errcode: IOERR_FSYNC };
     const failed = outcomeOf(store.commit([treeCommit([journal.fork().next()])]));
     const after = outcomeOf(store.commit([treeCommit([journal.next({ bytes: Buffer.from("other\n") })])]));
+    const order: unknown[] = [];
+    const both = [failed, after].map((commit) => commit.then((outcome) => order.push(outcome)));
     reader.close();
-    expect([await failed, await after]).toEqual(["storage: none", "committed"]);
+    await Promise.all(both);
+    expect(order).toEqual(["storage: none", "committed"]);
     await store.close();
   });
 
@@ -173,7 +176,9 @@ describe("a commit that fails", () => {
     limit.pages = 60;
     let written = 1;
     for (;;) {
-      const outcome = await outcomeOf(store.commit([treeCommit([journal.fork().next({ bytes: Buffer.alloc(9_000, 1) })])]));
+      const outcome = await outcomeOf(
+        store.commit([treeCommit([journal.fork().next({ bytes: Buffer.alloc(9_000, 1) })])]),
+      );
       if (outcome !== "committed") {
         expect(outcome).toBe("storage: none");
         break;

@@ -29,7 +29,10 @@ function database(path: string, sql: string): void {
 }
 
 async function refused(path: string): Promise<HoldfastError> {
-  const error: unknown = await openSqliteStore({ path }).then((store) => store.close(), (reason: unknown) => reason);
+  const error: unknown = await openSqliteStore({ path }).then(
+    (store) => store.close(),
+    (reason: unknown) => reason,
+  );
   if (HoldfastError.is(error)) return error;
   throw new Error(`expected a refusal, got ${String(error)}`);
 }
@@ -44,7 +47,10 @@ function traces(path: string): unknown {
 
 describe("a file that is not ours to write", () => {
   const others: readonly [string, (path: string) => void][] = [
-    ["an unknown version", (path) => database(path, `PRAGMA application_id = ${APPLICATION_ID}; PRAGMA user_version = 0`)],
+    [
+      "an unknown version",
+      (path) => database(path, `PRAGMA application_id = ${APPLICATION_ID}; PRAGMA user_version = 0`),
+    ],
     ["a newer version", (path) => database(path, `PRAGMA application_id = ${APPLICATION_ID}; PRAGMA user_version = 9`)],
     ["a database of another program", (path) => database(path, "CREATE TABLE t (a); PRAGMA user_version = 1")],
     ["a database in WAL mode", (path) => database(path, "PRAGMA journal_mode = WAL; CREATE TABLE t (a)")],
@@ -124,7 +130,10 @@ describe("opening", () => {
         return forward(db, { exec: (sql) => db.exec(sql.replaceAll("synchronous = FULL", "synchronous = NORMAL")) });
       },
     });
-    await expect(stubborn).rejects.toMatchObject({ code: "storage", message: expect.stringContaining("synchronous is 1") });
+    await expect(stubborn).rejects.toMatchObject({
+      code: "storage",
+      message: expect.stringContaining("synchronous is 1"),
+    });
   });
 
   test("read-only writes nothing, reads while another writes, and needs a store", async () => {

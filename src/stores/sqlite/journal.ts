@@ -278,7 +278,8 @@ interface SegmentRow {
   readonly bytes: Uint8Array;
 }
 
-const SEGMENTS_FROM = "SELECT pos, last, prev, hash, codec, bytes FROM segments WHERE pos >= ? AND pos < ? ORDER BY pos";
+const SEGMENTS_FROM =
+  "SELECT pos, last, prev, hash, codec, bytes FROM segments WHERE pos >= ? AND pos < ? ORDER BY pos";
 const SEGMENT_BEFORE = "SELECT pos, last, hash FROM segments WHERE pos >= ? AND pos <= ? ORDER BY pos DESC LIMIT 1";
 
 /** Whole segments with events after `since`, until about `maxBytes` are gathered; at least one where there is one. */

@@ -46,7 +46,10 @@ export function treeRuns(db: Db, rootRunId: string): RunRecord[] {
 }
 
 function toRecord(row: RecordRow): RunRecord {
-  const header = JSON.parse(row.doc) as Omit<RunHeader, "run_id" | "root_run_id" | "session_id" | "workflow_id" | "created_at_ms">;
+  const header = JSON.parse(row.doc) as Omit<
+    RunHeader,
+    "run_id" | "root_run_id" | "session_id" | "workflow_id" | "created_at_ms"
+  >;
   const run_id = readText(row.run_id);
   return {
     ...header,

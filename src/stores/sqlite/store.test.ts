@@ -26,5 +26,12 @@ runStoreConformance(kit, {
   second: (store, clock) => openFile(paths.get(store) ?? "", clock),
 });
 
+runStoreConformance(kit, {
+  name: "sqlite, in memory",
+  open: (clock) => openSqliteStore({ path: ":memory:", clock }),
+  // A database in memory has one handle.
+  second: async (store) => store,
+});
+
 sessionStoreConformance(kit, { name: "sqlite, a file", open: () => openFile(fresh()) });
 sessionStoreConformance(kit, { name: "sqlite, in memory", open: () => openSqliteStore({ path: ":memory:" }) });

@@ -166,8 +166,7 @@ export class SqliteStore implements RunStore, SessionStore {
   async claimDue(by: Claimer & { limit: number }): Promise<readonly Claim[]> {
     if (by.limit < 1) return [];
     const act = "claim run trees";
-    const look = (db: Db, isDead: (owner: string) => boolean): string[] =>
-      dueTrees(db, by, this.#clock.now(), isDead);
+    const look = (db: Db, isDead: (owner: string) => boolean): string[] => dueTrees(db, by, this.#clock.now(), isDead);
     // Most looks find nothing, so they take no lock.
     const due = await this.#connection.read(act, (db) => look(db, (owner) => this.#locks.isDead(owner, false)));
     if (due.length === 0) return [];

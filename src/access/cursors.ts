@@ -1,0 +1,25 @@
+/** Page cursors: opaque to callers, checked when they come back. */
+import { HoldfastError } from "../domain/errors.ts";
+
+export interface Place {
+  readonly ms: number;
+  readonly id: string;
+  readonly extra?: string;
+}
+
+export function writeCursor(place: Place): string {
+  return Buffer.from(JSON.stringify([place.ms, place.id, place.extra ?? null]), "utf8").toString("base64url");
+}
+
+/** @throws usage when it is not one of ours */
+export function readCursor(cursor: string | undefined): Place | undefined {
+  if (cursor === undefined) return undefined;
+  try {
+    const parsed: unknown = cursor.length > 1024 ? undefined : JSON.parse(Buffer.from(cursor, "base64url").toString("utf8"));
+    if (Array.isArray(parsed) && Number.isSafeInteger(parsed[0]) && typeof parsed[1] === "string")
+      return { ms: parsed[0] as number, id: parsed[1], ...(typeof parsed[2] === "string" ? { extra: parsed[2] } : {}) };
+  } catch {
+    // told below
+  }
+  throw new HoldfastError("usage", "Cannot use this cursor: it is not one that a list gave; start the list again without it");
+}

@@ -1,0 +1,43 @@
+/** Puts the operations together: the one door for callers (DESIGN §9). */
+import { HoldfastError } from "../domain/errors.ts";
+import type { Holdfast } from "./api.ts";
+import { type AccessContext, needStore } from "./context.ts";
+import { recoverRuns } from "./recovering.ts";
+import { handleOf, runsApi } from "./runs.ts";
+import { sessionsApi } from "./sessions.ts";
+import { startRun } from "./starting.ts";
+import { waitsApi } from "./waits.ts";
+import { workflowsApi } from "./workflows.ts";
+
+export function createAccess(context: AccessContext, close: () => Promise<void>): Holdfast {
+  let closing: Promise<void> | undefined;
+  const open = <T>(act: () => Promise<T>): Promise<T> => {
+    if (closing !== undefined) return Promise.reject(new HoldfastError("server_unavailable", "Cannot do this: Holdfast is closed; open it again"));
+    return act();
+  };
+  const shut = (): Promise<void> => {
+    closing ??= close();
+    return closing;
+  };
+  return {
+    start: (request) =>
+      open(async () => {
+        const { run_id, replayed } = await startRun(context, request);
+        return handleOf(context, run_id, replayed, request.session);
+      }),
+    run: (request) =>
+      open(async () => {
+        const { run_id, replayed } = await startRun(context, request);
+        return handleOf(context, run_id, replayed, request.session).result();
+      }),
+    runs: runsApi(context),
+    waits: waitsApi(context),
+    workflows: workflowsApi(context),
+    sessions: sessionsApi(context),
+    toolList: () => context.tools.list(),
+    storeInfo: () => needStore(context).info(),
+    recover: () => open(() => recoverRuns(context)),
+    close: shut,
+    [Symbol.asyncDispose]: shut,
+  };
+}

@@ -1,0 +1,265 @@
+/** What may be asked of runs, checked and answered in one place (DESIGN §9). */
+import { HoldfastError } from "../domain/errors.ts";
+import type { RunEvent } from "../domain/events.ts";
+import type { Json } from "../domain/json.ts";
+import type { Bundle } from "../domain/plan/index.ts";
+import {
+  type Allowance as Decided,
+  decideCancel,
+  decidePause,
+  decideRestart,
+  decideResume,
+  operatorEvent,
+  operatorRun,
+  publicEvent,
+  publicRun,
+  runSummary,
+  type RunView,
+  stepDetail,
+  why,
+} from "../domain/projections/index.ts";
+import { isTerminal } from "../domain/run.ts";
+import { readJournal, loadHeader } from "../engine/index.ts";
+import type { RunRecord } from "../ports/index.ts";
+import type { ListQuery, OperatorEvent, PublicRun, Run, RunHandle, RunsApi, Verb } from "./api.ts";
+import { type AccessContext, needEngine, needStore, sessionOf } from "./context.ts";
+import { readCursor, writeCursor } from "./cursors.ts";
+import { driveRun, followEvents } from "./driving.ts";
+import { findRun } from "./finding.ts";
+import { rootOf, create, tightened } from "./starting.ts";
+import { preflightError } from "./preflight.ts";
+import { readEvents, recordOf, viewOf } from "./views.ts";
+
+const MAX_EVENTS = 1_000;
+
+export function demand(decided: Decided): void {
+  if (!decided.ok) throw new HoldfastError(decided.code, decided.reason);
+}
+
+async function bundleOf(context: AccessContext, record: RunRecord): Promise<Bundle> {
+  return needEngine(context).bundleOf(record.bundle_hash);
+}
+
+async function shown(context: AccessContext, record: RunRecord, view: RunView): Promise<Parameters<typeof operatorRun>> {
+  const bundle = await bundleOf(context, record);
+  const definition = bundle.definitions[`${record.workflow_id}@${record.workflow_revision}`] ?? rootOf(bundle);
+  return [view, definition, record.usage];
+}
+
+export async function inspectRun(context: AccessContext, runId: string, session?: string): Promise<Run> {
+  const { record } = await recordOf(context, runId, session);
+  return operatorRun(...(await shown(context, record, await viewOf(context, record))));
+}
+
+export async function getRun(context: AccessContext, runId: string, session?: string): Promise<PublicRun> {
+  const { record } = await recordOf(context, runId, session);
+  return publicRun(...(await shown(context, record, await viewOf(context, record))));
+}
+
+async function listRuns(context: AccessContext, query: ListQuery = {}): Promise<Awaited<ReturnType<RunsApi["list"]>>> {
+  const session = await sessionOf(context, query.session);
+  const limit = Math.min(200, Math.max(1, query.limit ?? 20));
+  const before = readCursor(query.cursor);
+  const records = await needStore(context).listRuns({
+    session_id: session.session_id,
+    ...(query.status === undefined ? {} : { status: query.status }),
+    ...(query.workflow_id === undefined ? {} : { workflow_id: query.workflow_id }),
+    ...(query.waiting === undefined ? {} : { waiting: query.waiting }),
+    ...(query.children === undefined ? {} : { children: query.children }),
+    ...(query.parent_run_id === undefined ? {} : { parent_run_id: query.parent_run_id }),
+    limit,
+    ...(before === undefined ? {} : { before: { created_at_ms: before.ms, run_id: before.id } }),
+  });
+  const last = records.at(-1);
+  const more = records.length === limit && last !== undefined;
+  return {
+    runs: records.map(runSummary),
+    ...(more ? { next_cursor: writeCursor({ ms: last.created_at_ms, id: last.run_id }) } : {}),
+  };
+}
+
+async function pageOf(context: AccessContext, runId: string, query: { since?: number; limit?: number }, session?: string): Promise<RunEvent[]> {
+  const { record } = await recordOf(context, runId, session);
+  const { since = 0, limit = MAX_EVENTS } = query;
+  if (!Number.isSafeInteger(since) || since < 0) throw new HoldfastError("usage", "Cannot read events: `since` is not a sequence; give a whole number from 0");
+  const events: RunEvent[] = [];
+  for await (const event of readEvents(needStore(context), record.run_id, since)) {
+    if (events.length >= Math.min(limit, MAX_EVENTS)) break;
+    events.push(event);
+  }
+  return events;
+}
+
+async function stepOf(context: AccessContext, runId: string, stepId: string, session?: string): ReturnType<RunsApi["step"]> {
+  const { record } = await recordOf(context, runId, session);
+  const { state } = await viewOf(context, record);
+  const step = state.steps.get(stepId);
+  if (step === undefined) throw new HoldfastError("not_found", `Cannot find the step "${stepId}" in the run ${runId}; see: holdfast show ${runId} --steps`);
+  const events: RunEvent[] = [];
+  for await (const event of readEvents(needStore(context), record.run_id, 0)) {
+    const about = "step_id" in event ? event.step_id : "instance" in event ? event.instance : undefined;
+    if (about === stepId) events.push(event);
+  }
+  return stepDetail(record.run_id, events, step);
+}
+
+async function outputOf(context: AccessContext, runId: string, session?: string): Promise<Json> {
+  const run = await inspectRun(context, runId, session);
+  if (run.status === "succeeded") return run.output ?? null;
+  if (isTerminal(run.status))
+    throw new HoldfastError("terminal", `Cannot show an output: the run ${runId} ended as ${run.status}; see: holdfast show ${runId}`);
+  throw new HoldfastError("not_possible", `Cannot show an output: the run ${runId} is ${run.status}; follow it with: holdfast watch ${runId}`);
+}
+
+/** Sends a signal where the decision allows it, and answers with the run as it then is (R-1). */
+export async function verb(
+  context: AccessContext,
+  runId: string,
+  session: string | undefined,
+  act: { decide: (view: RunView) => Decided; kind: Parameters<ReturnType<typeof needEngine>["signal"]>[1]; payload: (view: RunView) => Json; waitMs?: number },
+): Promise<Verb> {
+  const { record } = await recordOf(context, runId, session);
+  const view = await viewOf(context, record);
+  demand(act.decide(view));
+  const taken = await needEngine(context).signal(
+    { root_run_id: record.root_run_id, run_id: record.run_id },
+    act.kind,
+    act.payload(view),
+    act.waitMs,
+  );
+  return { run: await inspectRun(context, runId, session), pending: !taken };
+}
+
+async function cancelRun(context: AccessContext, runId: string, options: { reason?: string; decided_by?: string; wait_ms?: number } = {}, session?: string): Promise<Verb> {
+  const { record } = await recordOf(context, runId, session);
+  // RP-65: cancelling again answers the same and adds nothing.
+  if (record.status === "cancelled") return { run: await inspectRun(context, runId, session), pending: false };
+  const done = await verb(context, runId, session, {
+    decide: decideCancel,
+    kind: "cancel",
+    payload: () => ({ ...(options.reason === undefined ? {} : { reason: options.reason }), decided_by: options.decided_by ?? "unknown" }),
+    ...(options.wait_ms === undefined ? {} : { waitMs: options.wait_ms }),
+  });
+  return done;
+}
+
+async function pauseRun(context: AccessContext, runId: string, options: { reason?: string; decided_by?: string } = {}, session?: string): Promise<Verb> {
+  return verb(context, runId, session, {
+    decide: decidePause,
+    kind: "pause",
+    payload: () => ({ ...(options.reason === undefined ? {} : { reason: options.reason }), decided_by: options.decided_by ?? "unknown" }),
+    waitMs: 10_000,
+  });
+}
+
+/** RP-63, R-17: refused with no write, or taken on in this process. It returns once the run goes; `drive` follows it. */
+async function resumeRun(context: AccessContext, runId: string, session?: string): Promise<Verb> {
+  const { record } = await recordOf(context, runId, session);
+  demand(decideResume(await viewOf(context, record)));
+  const engine = needEngine(context);
+  const tree = await engine.attach(record.root_run_id);
+  if (tree === undefined) throw new HoldfastError("conflict", `Cannot resume the run ${runId}: another process holds it; follow it with: holdfast watch ${runId}`);
+  await engine.go(tree, "explicit");
+  await tree.journal.barrier();
+  return { run: await inspectRun(context, runId, session), pending: false };
+}
+
+/** RP-64: a fresh run from the pinned bundle, the tightened budgets and the validated arguments; authority is today's. */
+async function restartRun(context: AccessContext, runId: string, session: string | undefined, origin: "explicit" | "automatic"): Promise<{ run_id: string }> {
+  const { record, owner } = await recordOf(context, runId, session);
+  const bundle = await bundleOf(context, record);
+  if (origin === "automatic") {
+    if (bundle.root_invocation_policy.automatic !== true)
+      throw preflightError("invocation", `Cannot restart "${bundle.root_id}": its invocation_policy does not allow automatic starts`);
+    if (!owner.orchestration_opt_in) throw preflightError("opt_in", "Cannot restart: the session has no opt-in for runs that a model starts");
+  }
+  const view = await viewOf(context, record);
+  demand(decideRestart(view));
+  const restricted = origin === "automatic" || !context.trusted();
+  return create(
+    context,
+    owner,
+    { workflow: bundle.root_id, args: view.state.header.args, origin },
+    tightened(bundle, undefined, restricted, context),
+    { restricted, costAsked: rootOf(bundle).budgets.max_cost_micros !== undefined, made_from: { run_id: runId, how: "restart" } },
+  );
+}
+
+async function verifyRun(context: AccessContext, runId: string, session?: string): ReturnType<RunsApi["verify"]> {
+  const { record } = await recordOf(context, runId, session);
+  let segments = 0;
+  let events = 0;
+  try {
+    const header = await loadHeader(needStore(context), record);
+    for await (const { segment } of readJournal(needStore(context), header)) {
+      segments++;
+      events = segment.last;
+    }
+  } catch (error) {
+    if (!HoldfastError.is(error)) throw error;
+    return { ok: false, segments, events, broken: error.message };
+  }
+  if (events !== record.last_sequence)
+    return { ok: false, segments, events, broken: `the journal ends at ${events}, the run's row says ${record.last_sequence}` };
+  return { ok: true, segments, events };
+}
+
+async function whyRun(context: AccessContext, runId: string, session?: string): ReturnType<RunsApi["why"]> {
+  const { record } = await recordOf(context, runId, session);
+  const tree = await needStore(context).getTree(record.root_run_id);
+  const here = needEngine(context).holds(record.root_run_id) !== undefined;
+  const live = tree?.owner !== undefined && (tree.lease_expires_at_ms ?? 0) > context.clock.now();
+  return why(await viewOf(context, record), {
+    holder: here ? "here" : live ? "other" : "none",
+    ...(tree?.lease_expires_at_ms === undefined ? {} : { lease_expires_at_ms: tree.lease_expires_at_ms }),
+    ...(tree === undefined ? {} : { recoveries: tree.recoveries }),
+    trusted: context.trusted(),
+  });
+}
+
+export function handleOf(context: AccessContext, run_id: string, replayed: boolean, session: string | undefined): RunHandle {
+  return {
+    run_id,
+    replayed,
+    result: async () => {
+      await driveRun(context, run_id);
+      return inspectRun(context, run_id, session);
+    },
+    events: (options = {}) => operatorEvents(context, run_id, options.since ?? 0, options.signal),
+  };
+}
+
+async function* operatorEvents(context: AccessContext, runId: string, since: number, signal: AbortSignal | undefined): AsyncGenerator<OperatorEvent> {
+  for await (const event of followEvents(context, runId, since, signal)) yield operatorEvent(runId, event);
+}
+
+async function* followed(context: AccessContext, runId: string, since: number, signal: AbortSignal | undefined, session: string | undefined): AsyncGenerator<OperatorEvent> {
+  await recordOf(context, runId, session);
+  yield* operatorEvents(context, runId, since, signal);
+}
+
+export function runsApi(context: AccessContext): RunsApi {
+  return {
+    list: (query) => listRuns(context, query),
+    find: (ref, session) => findRun(context, ref, session),
+    get: (runId, session) => getRun(context, runId, session),
+    inspect: (runId, session) => inspectRun(context, runId, session),
+    step: (runId, stepId, session) => stepOf(context, runId, stepId, session),
+    events: async (runId, query = {}, session) => (await pageOf(context, runId, query, session)).map((e) => operatorEvent(runId, e)),
+    publicEvents: async (runId, query = {}, session) => (await pageOf(context, runId, query, session)).map((e) => publicEvent(runId, e)),
+    follow: (runId, options = {}, session) => followed(context, runId, options.since ?? 0, options.signal, session),
+    output: (runId, session) => outputOf(context, runId, session),
+    why: (runId, session) => whyRun(context, runId, session),
+    drive: async (runId, options = {}, session) => {
+      await recordOf(context, runId, session);
+      await driveRun(context, runId, options);
+      return inspectRun(context, runId, session);
+    },
+    cancel: (runId, options, session) => cancelRun(context, runId, options, session),
+    pause: (runId, options, session) => pauseRun(context, runId, options, session),
+    resume: (runId, _options, session) => resumeRun(context, runId, session),
+    restart: async (runId, session, origin = "explicit") => handleOf(context, (await restartRun(context, runId, session, origin)).run_id, false, session),
+    verify: (runId, session) => verifyRun(context, runId, session),
+    bundle: async (runId, session) => bundleOf(context, (await recordOf(context, runId, session)).record),
+  };
+}

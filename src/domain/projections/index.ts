@@ -1,0 +1,40 @@
+/** The pure views of a run: what may be done with it, what is shown of it and to whom, and why it stands where it does. */
+export {
+  actions,
+  type Allowance,
+  allowedActions,
+  decideAnswer,
+  decideApprove,
+  decideCancel,
+  decideDeny,
+  decideFork,
+  decidePause,
+  decideRaiseBudget,
+  decideRepair,
+  decideRestart,
+  decideResume,
+  decideRetry,
+  type RunView,
+} from "./decisions.ts";
+export { operatorEvent, publicEvent } from "./event.ts";
+export { operatorRun, publicRun, runSummary, type SummarySource } from "./run.ts";
+export { stepDetail } from "./step.ts";
+export {
+  ACTION_NAMES,
+  type Action,
+  type ActionName,
+  type OperatorEvent,
+  type PublicEvent,
+  type PublicFailure,
+  type PublicPlan,
+  type PublicRun,
+  type PublicStep,
+  type PublicSuspension,
+  type PublicWait,
+  type Run,
+  type RunSummary,
+  type StepDetail,
+  type Why,
+} from "./types.ts";
+export { publicFailure, rfc3339 } from "./values.ts";
+export { publicSuspension, publicWait } from "./wait.ts";

@@ -1,0 +1,283 @@
+/**
+ * The package's face and composition root: the only place, beside the command line, where the rooms are wired
+ * together (DESIGN §3, R-39).
+ */
+import { join } from "node:path";
+import type { Holdfast } from "./access/api.ts";
+import { createAccess, DEFAULT_ACCESS_LIMITS } from "./access/index.ts";
+import { builtinFolder, openCatalog, readData } from "./catalog/index.ts";
+import {
+  configEditorSchema,
+  configFiles,
+  type ConfigLimits,
+  findWorkspace,
+  type HoldfastConfig,
+  holdfastHome,
+  loadConfig as loadConfigFile,
+  openTrust,
+  openWorkspaceFolder,
+  prepareState,
+  trustedOnce,
+} from "./config/index.ts";
+import { HoldfastError } from "./domain/errors.ts";
+import { type Diagnostic, planEditorSchema } from "./domain/plan/index.ts";
+import type { Budgets, Durability } from "./domain/run.ts";
+import { Engine, type EngineLimits, systemClock, systemIds } from "./engine/index.ts";
+import type { AgentPort, Clock, Ids, PolicyPort, RunStore, SecretPort, SessionStore } from "./ports/index.ts";
+import { type AnyTool, createPolicy, createSecrets, createToolRegistry, denySecrets, fileTools, isTool, type Permissions } from "./tools/index.ts";
+
+export type * from "./access/api.ts";
+export type { HoldfastConfig } from "./config/index.ts";
+export { type ErrorCode, type ErrorDoc, ERRORS, HoldfastError } from "./domain/errors.ts";
+export type { Json, JsonObject } from "./domain/json.ts";
+export type { Diagnostic } from "./domain/plan/index.ts";
+export type { Budgets, Decision, Failure, RunStatus, SideEffect, StepStatus, Usage, Wait } from "./domain/run.ts";
+export type * from "./ports/index.ts";
+export { defineTool, type Tool, ToolError, type ToolContext, type ToolOptions } from "./tools/index.ts";
+export { configEditorSchema, configFiles, findWorkspace, openTrust, openWorkspaceFolder, planEditorSchema };
+
+export interface HoldfastOptions {
+  /** `sqlite:PATH`, `sqlite::memory:`, or a store of your own. Default: the workspace's state folder. */
+  readonly store?: string | (RunStore & SessionStore);
+  /** Folder that runs work in; default: found from the current one (R-35). */
+  readonly workspace?: string;
+  /** Nothing is trusted unless this is true (R-39). */
+  readonly trust?: boolean;
+  readonly permissions?: Permissions;
+  readonly tools?: readonly AnyTool[];
+  /** Definitions given in code, as documents. */
+  readonly workflows?: readonly unknown[];
+  readonly agents?: AgentPort;
+  /** Rules of your own in place of `permissions`. */
+  readonly policy?: PolicyPort;
+  readonly secrets?: SecretPort | { readonly env?: { readonly [name: string]: string } };
+  readonly limits?: ConfigLimits;
+  readonly recovery?: "auto" | "manual";
+  readonly durability?: Durability;
+  /** Session of requests that name none; default `default`. */
+  readonly session?: string;
+  readonly log?: (level: "info" | "warn" | "error", message: string, details: Record<string, unknown>) => void;
+  readonly clock?: Clock;
+  readonly ids?: Ids;
+}
+
+/** Opens Holdfast in this process. It reads no configuration file and trusts nothing unless told to (R-39). */
+export async function createHoldfast(options: HoldfastOptions = {}): Promise<Holdfast> {
+  const workspace = options.workspace === undefined ? findWorkspace(process.cwd(), process.env) : openWorkspaceFolder(options.workspace);
+  return compose({ ...options, workspaceRoot: workspace.root, needStore: true });
+}
+
+interface Composition extends HoldfastOptions {
+  readonly workspaceRoot: string;
+  readonly needStore: boolean;
+  readonly readOnly?: boolean;
+  readonly configTools?: { readonly file: string; readonly tools: readonly AnyTool[] };
+}
+
+async function compose(options: Composition): Promise<Holdfast> {
+  const { workspaceRoot: workspace } = options;
+  const trusted = (): boolean => options.trust === true;
+  const tools = createToolRegistry([
+    fileTools(),
+    ...(options.configTools === undefined ? [] : [{ source: "config" as const, origin: options.configTools.file, tools: options.configTools.tools }]),
+    ...(options.tools === undefined ? [] : [{ source: "code" as const, origin: "createHoldfast({ tools })", tools: options.tools }]),
+  ]);
+  const limits = accessLimits(options.limits);
+  const clock = options.clock ?? systemClock;
+  const policy = options.policy ?? createPolicy(options.permissions === undefined ? {} : { permissions: options.permissions });
+  const catalog = catalogOf(options, trusted() ? limits.ceilings.max_concurrency : 64, tools);
+  const opened = options.needStore ? await openStore(options) : undefined;
+  const ports = { clock, ids: options.ids ?? systemIds, tools, agents: options.agents, policy };
+  const engine =
+    opened === undefined
+      ? undefined
+      : new Engine({
+          ports: { ...ports, store: opened.store, sessions: opened.store, secrets: secretsOf(options.secrets) },
+          limits: engineLimits(options.limits),
+          recovery: options.recovery ?? "auto",
+          trusted,
+          workspace,
+          ...(options.log === undefined ? {} : { log: options.log }),
+        });
+  return createAccess(
+    {
+      ...ports,
+      engine,
+      store: opened?.store,
+      catalog,
+      trusted,
+      workspace,
+      limits,
+      engineLimits: engineLimits(options.limits),
+      durability: options.durability ?? "standard",
+      session: options.session ?? "default",
+    },
+    async () => {
+      await engine?.close();
+      await tools.close?.();
+      await opened?.close();
+    },
+  );
+}
+
+function catalogOf(options: Composition, maxConcurrency: number, tools: ReturnType<typeof createToolRegistry>): ReturnType<typeof openCatalog> {
+  const builtin = builtinFolder(import.meta.url);
+  return openCatalog({
+    workspace: options.workspaceRoot,
+    home: holdfastHome(process.env),
+    ...(builtin === undefined ? {} : { builtin }),
+    ...(options.workflows === undefined ? {} : { definitions: options.workflows }),
+    env: { tool: (name) => tools.describe(name), maxConcurrency },
+    cwd: process.cwd(),
+  });
+}
+
+/** Opens the store that the options name; one that was handed in stays its owner's to close. */
+async function openStore(options: Composition): Promise<{ store: RunStore & SessionStore; close: () => Promise<void> }> {
+  const { store: wanted } = options;
+  if (typeof wanted === "object") return { store: wanted, close: async () => undefined };
+  const { openSqliteStore } = await import("./stores/sqlite/index.ts");
+  const path = wanted === undefined ? undefined : sqlitePath(wanted);
+  const store = await openSqliteStore({
+    path: path ?? join(prepareState(openWorkspaceFolder(options.workspaceRoot)), "holdfast.db"),
+    ...(options.readOnly === undefined ? {} : { readOnly: options.readOnly }),
+  });
+  return { store, close: () => store.close() };
+}
+
+function sqlitePath(url: string): string {
+  if (url.startsWith("sqlite:")) return url.slice("sqlite:".length);
+  if (/^[a-z][a-z0-9+.-]*:\/\//i.test(url))
+    throw new HoldfastError("usage", `Cannot open the store "${url.split("://")[0]}://…": this build knows sqlite:PATH`);
+  return url;
+}
+
+function secretsOf(secrets: HoldfastOptions["secrets"]): SecretPort {
+  if (secrets === undefined) return denySecrets();
+  if ("resolve" in secrets) return secrets;
+  return createSecrets(secrets.env === undefined ? {} : { env: secrets.env }, process.env);
+}
+
+function accessLimits(limits: ConfigLimits = {}): typeof DEFAULT_ACCESS_LIMITS {
+  const base = DEFAULT_ACCESS_LIMITS;
+  const ceilings: Budgets = {
+    max_concurrency: limits.concurrency ?? base.ceilings.max_concurrency,
+    max_agents: limits.agents ?? base.ceilings.max_agents,
+    max_steps: limits.steps ?? base.ceilings.max_steps,
+    max_retries: limits.retries ?? base.ceilings.max_retries,
+    max_nesting_depth: limits.nesting_depth ?? base.ceilings.max_nesting_depth,
+    wall_time_ms: limits.run_ms ?? base.ceilings.wall_time_ms,
+    ...(limits.tokens === undefined ? {} : { max_tokens: limits.tokens }),
+    ...(limits.cost_micros === undefined ? {} : { max_cost_micros: limits.cost_micros }),
+  };
+  return {
+    ceilings,
+    open_runs: limits.open_runs ?? base.open_runs,
+    definitions: limits.definitions ?? base.definitions,
+    bundle_bytes: limits.bundle_bytes ?? base.bundle_bytes,
+  };
+}
+
+function engineLimits(limits: ConfigLimits = {}): Partial<EngineLimits> {
+  return {
+    ...(limits.stop_grace_ms === undefined ? {} : { stop_grace_ms: limits.stop_grace_ms }),
+    ...(limits.lease_ms === undefined ? {} : { lease_ms: limits.lease_ms }),
+  };
+}
+
+// ── the command line's way in ─────────────────────────────────────────────────────────────────────────────────
+
+export interface OpenWorkspaceRequest {
+  readonly cwd: string;
+  readonly env: NodeJS.ProcessEnv;
+  readonly workspace?: string;
+  readonly store?: string;
+  readonly session?: string;
+  /** Trust for this opening only. */
+  readonly trustOnce?: boolean;
+  /** Nothing is created where nothing is. */
+  readonly readOnly?: boolean;
+  /** False: the catalog alone, no store (R-35). */
+  readonly needStore?: boolean;
+}
+
+export interface OpenedWorkspace {
+  readonly holdfast: Holdfast;
+  /** Real path. */
+  readonly workspace: string;
+  readonly trusted: boolean;
+  readonly config: HoldfastConfig;
+  readonly configFile?: string;
+  readonly diagnostics: readonly Diagnostic[];
+}
+
+/** Finds the workspace, its trust and its configuration, and opens Holdfast there (R-30, R-35). */
+export async function openWorkspace(request: OpenWorkspaceRequest): Promise<OpenedWorkspace> {
+  const found = await prepare(request);
+  const holdfast = await compose(found.composition);
+  return {
+    holdfast,
+    workspace: found.composition.workspaceRoot,
+    trusted: found.composition.trust === true,
+    config: found.config,
+    ...(found.file === undefined ? {} : { configFile: found.file }),
+    diagnostics: found.diagnostics,
+  };
+}
+
+/** What is wrong with definition files, in the catalog or not; opens no store. */
+export async function checkFiles(request: OpenWorkspaceRequest, files: readonly string[]): Promise<readonly Diagnostic[]> {
+  const { composition } = await prepare({ ...request, needStore: false });
+  const tools = createToolRegistry([
+    fileTools(),
+    ...(composition.configTools === undefined ? [] : [{ source: "config" as const, origin: composition.configTools.file, tools: composition.configTools.tools }]),
+  ]);
+  const limits = accessLimits(composition.limits);
+  return catalogOf(composition, composition.trust === true ? limits.ceilings.max_concurrency : 64, tools).checkFiles(files);
+}
+
+interface Prepared {
+  readonly composition: Composition;
+  readonly config: HoldfastConfig;
+  readonly file?: string;
+  readonly diagnostics: readonly Diagnostic[];
+}
+
+async function prepare(request: OpenWorkspaceRequest): Promise<Prepared> {
+  const { env } = request;
+  const folder = request.workspace === undefined ? findWorkspace(request.cwd, env) : openWorkspaceFolder(request.workspace);
+  const trust = request.trustOnce === true || trustedOnce(env) || openTrust(env).isTrusted(folder.root);
+  const loaded = await loadConfig(folder.root, { trusted: trust });
+  const { config } = loaded;
+  const store = request.store ?? env.HOLDFAST_STORE ?? config.store;
+  const session = request.session ?? env.HOLDFAST_SESSION;
+  const workspaceRoot = config.workspace === undefined ? folder.root : openWorkspaceFolder(join(folder.root, config.workspace)).root;
+  const tools = (config.tools ?? []).filter(isTool);
+  return {
+    config,
+    ...(loaded.file === undefined ? {} : { file: loaded.file }),
+    diagnostics: loaded.diagnostics,
+    composition: {
+      workspaceRoot,
+      trust,
+      needStore: request.needStore ?? true,
+      ...(request.readOnly === undefined ? {} : { readOnly: request.readOnly }),
+      ...(store === undefined ? {} : { store }),
+      ...(session === undefined ? {} : { session }),
+      ...(config.permissions === undefined ? {} : { permissions: config.permissions }),
+      ...(config.limits === undefined ? {} : { limits: config.limits }),
+      ...(config.recovery === undefined ? {} : { recovery: config.recovery }),
+      ...(config.durability === undefined ? {} : { durability: config.durability }),
+      ...(config.secrets === undefined ? {} : { secrets: config.secrets }),
+      ...(tools.length === 0 ? {} : { configTools: { file: loaded.file ?? "the configuration", tools } }),
+    },
+  };
+}
+
+/** Reads the configuration file of a workspace; `createHoldfast` never does so by itself (R-39). */
+export async function loadConfig(
+  workspace: string,
+  options: { readonly trusted: boolean },
+): Promise<{ readonly config: HoldfastConfig; readonly file?: string; readonly diagnostics: readonly Diagnostic[] }> {
+  return loadConfigFile(openWorkspaceFolder(workspace), { ...options, readDocument: readData, packageEntry: import.meta.filename });
+}

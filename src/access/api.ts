@@ -151,8 +151,16 @@ export interface RunsApi {
   get(runId: string, session?: string): Promise<PublicRun>;
   inspect(runId: string, session?: string): Promise<Run>;
   step(runId: string, stepId: string, session?: string): Promise<StepDetail>;
-  events(runId: string, query?: { since?: number; limit?: number }, session?: string): Promise<readonly OperatorEvent[]>;
-  publicEvents(runId: string, query?: { since?: number; limit?: number }, session?: string): Promise<readonly PublicEvent[]>;
+  events(
+    runId: string,
+    query?: { since?: number; limit?: number },
+    session?: string,
+  ): Promise<readonly OperatorEvent[]>;
+  publicEvents(
+    runId: string,
+    query?: { since?: number; limit?: number },
+    session?: string,
+  ): Promise<readonly PublicEvent[]>;
   /** Journal first, then live: every event once, in order, until the run ends. */
   follow(runId: string, options?: { since?: number } & Followed, session?: string): AsyncIterable<OperatorEvent>;
   /** @throws not_possible before the end, terminal when it ended without one */
@@ -160,7 +168,11 @@ export interface RunsApi {
   why(runId: string, session?: string): Promise<Why>;
   /** Drives the run here when nobody else does, else follows; resolves when it ends or is suspended. */
   drive(runId: string, options?: Followed, session?: string): Promise<Run>;
-  cancel(runId: string, options?: { reason?: string; decided_by?: string; wait_ms?: number }, session?: string): Promise<Verb>;
+  cancel(
+    runId: string,
+    options?: { reason?: string; decided_by?: string; wait_ms?: number },
+    session?: string,
+  ): Promise<Verb>;
   pause(runId: string, options?: { reason?: string; decided_by?: string }, session?: string): Promise<Verb>;
   resume(runId: string, options?: { decided_by?: string }, session?: string): Promise<Verb>;
   restart(runId: string, session?: string, origin?: "explicit" | "automatic"): Promise<RunHandle>;
@@ -179,14 +191,22 @@ export interface WaitsApi {
   }): Promise<{ readonly waits: readonly (Wait & { workflow_id: string })[]; readonly next_cursor?: string }>;
   approve(runId: string, waitId: string | undefined, request: DecisionRequest, session?: string): Promise<Verb>;
   deny(runId: string, waitId: string | undefined, request: DecisionRequest, session?: string): Promise<Verb>;
-  repair(runId: string, stepId: string, request: Resolution & { decided_by: string; digest?: string }, session?: string): Promise<Verb>;
+  repair(
+    runId: string,
+    stepId: string,
+    request: Resolution & { decided_by: string; digest?: string },
+    session?: string,
+  ): Promise<Verb>;
   evidence(runId: string, stepId: string, session?: string): Promise<RepairEvidence>;
 }
 
 export interface WorkflowsApi {
   list(): Promise<readonly WorkflowEntry[]>;
   get(ref: WorkflowRef): Promise<WorkflowEntry>;
-  preview(ref: WorkflowRef, options?: { args?: unknown; budget?: Partial<Budgets>; session?: string }): Promise<Preview>;
+  preview(
+    ref: WorkflowRef,
+    options?: { args?: unknown; budget?: Partial<Budgets>; session?: string },
+  ): Promise<Preview>;
   reload(): Promise<{ publication_revision: number; diagnostics: readonly Diagnostic[] }>;
 }
 

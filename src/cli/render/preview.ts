@@ -41,8 +41,11 @@ function boundsText({ bounds }: Preview): string {
     count(bounds.steps, "step"),
     count(bounds.agents, "agent"),
     count(bounds.retries, "retry", "retries"),
-    ...(bounds.tokens === undefined ? [] : [count(bounds.tokens, "token")]),
-    ...(bounds.cost_micros === undefined ? [] : [`${(bounds.cost_micros / 1_000_000).toFixed(2)} spent`]),
+    // Inherited ceilings say nothing where no model is asked.
+    ...(bounds.agents === 0 || bounds.tokens === undefined ? [] : [count(bounds.tokens, "token")]),
+    ...(bounds.agents === 0 || bounds.cost_micros === undefined
+      ? []
+      : [`${(bounds.cost_micros / 1_000_000).toFixed(2)} spent`]),
     elapsed(bounds.wall_time_ms),
   ];
   return `At most: ${parts.join(", ")}.`;

@@ -60,7 +60,12 @@ function openRepair(view: RunView, act: string): Allowance | undefined {
   const repair = treeWaits(view).find((wait) => wait.type === "repair");
   if (repair === undefined) return undefined;
   const where = repair.run_id === view.state.header.run_id ? "" : ` of the run ${repair.run_id}`;
-  return refuse("not_possible", act, `the outcome of the step ${repair.step_id ?? "?"}${where} is unknown`, "repair it first");
+  return refuse(
+    "not_possible",
+    act,
+    `the outcome of the step ${repair.step_id ?? "?"}${where} is unknown`,
+    "repair it first",
+  );
 }
 
 /** RP-65, RP-72: again after a cancel adds nothing and is accepted; a run that has ended otherwise is not cancelled. */
@@ -112,7 +117,8 @@ export function decideRestart(view: RunView): Allowance {
   const { state } = view;
   const no = ended(view, act) ?? notRoot(view, act) ?? openRepair(view, act);
   if (no !== undefined) return no;
-  if (state.status !== "suspended") return refuse("not_possible", act, `it is ${state.status}`, "cancel it and start a new run");
+  if (state.status !== "suspended")
+    return refuse("not_possible", act, `it is ${state.status}`, "cancel it and start a new run");
   if (state.waits.some((wait) => wait.type === "recovery")) return ACCEPTED;
   return refuse(
     "not_possible",
@@ -126,7 +132,12 @@ export function decideRestart(view: RunView): Allowance {
 export function decideRetry(view: RunView): Allowance {
   const act = "retry the run";
   if (view.state.status !== "failed")
-    return refuse("not_possible", act, `it is ${view.state.status} and only a failed run is retried`, "see its other actions");
+    return refuse(
+      "not_possible",
+      act,
+      `it is ${view.state.status} and only a failed run is retried`,
+      "see its other actions",
+    );
   return notRoot(view, act) ?? refuse("not_possible", act, "this build does not offer it", "start a new run");
 }
 
@@ -205,8 +216,18 @@ function openFor(run: RunState, ask: Ask): Wait[] {
 function nothingOpen(view: RunView, ask: Ask): Allowance {
   const elsewhere = members(view).find((run) => run !== view.state && openFor(run, ask).length > 0);
   if (elsewhere !== undefined)
-    return refuse("not_possible", ask.act, `the run ${elsewhere.header.run_id} of its tree asks, not this one`, "name that run");
-  return refuse("not_possible", ask.act, `the run waits for no ${ask.noun.replace(/^an? /, "")}`, "see the run's waits");
+    return refuse(
+      "not_possible",
+      ask.act,
+      `the run ${elsewhere.header.run_id} of its tree asks, not this one`,
+      "name that run",
+    );
+  return refuse(
+    "not_possible",
+    ask.act,
+    `the run waits for no ${ask.noun.replace(/^an? /, "")}`,
+    "see the run's waits",
+  );
 }
 
 function decideNamed(view: RunView, ask: Ask, wait_id: string, digest: string | undefined): Allowance {
@@ -218,7 +239,12 @@ function decideNamed(view: RunView, ask: Ask, wait_id: string, digest: string | 
   if (granted === undefined) return checkShown(view, ask, wait, digest);
   // The same decision again adds nothing; the opposite one came too late (R-1).
   if (ask.verb === "approve") return { ok: true, wait };
-  return refuse("conflict", ask.act, `it was ${granted.decision} meanwhile by ${granted.decided_by}`, "load the run again");
+  return refuse(
+    "conflict",
+    ask.act,
+    `it was ${granted.decision} meanwhile by ${granted.decided_by}`,
+    "load the run again",
+  );
 }
 
 /** A wait's id is the sequence that opened it, so one that the journal has passed was open once. */
@@ -232,10 +258,20 @@ function notOpen(view: RunView, ask: Ask, wait_id: string): Allowance {
 /** R-40: a decision is on what was shown, within its time. */
 function checkShown(view: RunView, ask: Ask, wait: Wait, digest: string | undefined): Allowance {
   if (wait.deadline_at_ms !== undefined && view.now_ms >= wait.deadline_at_ms)
-    return refuse("conflict", ask.act, `its deadline passed at ${rfc3339(wait.deadline_at_ms)}`, "see how the run went on");
+    return refuse(
+      "conflict",
+      ask.act,
+      `its deadline passed at ${rfc3339(wait.deadline_at_ms)}`,
+      "see how the run went on",
+    );
   if (digest === undefined) return { ok: true, wait };
   if (!/^[0-9a-f]{8,64}$/.test(digest))
-    return refuse("usage", ask.act, "the digest is not 8 to 64 hexadecimal digits", "give that of the wait that was shown");
+    return refuse(
+      "usage",
+      ask.act,
+      "the digest is not 8 to 64 hexadecimal digits",
+      "give that of the wait that was shown",
+    );
   if (wait.digest !== undefined && !wait.digest.startsWith(digest))
     return refuse("conflict", ask.act, `what is asked is now ${wait.digest}`, "look at it and decide again");
   return { ok: true, wait };

@@ -1,7 +1,7 @@
 /** The pure views of a run: what may be done with it, what is shown of it and to whom, and why it stands where it does. */
 export {
-  actions,
   type Allowance,
+  actions,
   allowedActions,
   decideAnswer,
   decideApprove,
@@ -38,3 +38,4 @@ export {
 } from "./types.ts";
 export { publicFailure, rfc3339 } from "./values.ts";
 export { publicSuspension, publicWait } from "./wait.ts";
+export { CAUSES, type Cause, type WhyExtra, why } from "./why.ts";

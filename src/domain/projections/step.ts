@@ -82,7 +82,13 @@ function newTry(run_id: string, event: Extract<StepEvent, { type: "step_started"
 }
 
 /** A step may also settle with no try open: refused by its budget, or never entered (RP-51). */
-function end(open: Try | undefined, atMs: number, outcome: NonNullable<Try["outcome"]>, failure?: Failure, detail?: string): void {
+function end(
+  open: Try | undefined,
+  atMs: number,
+  outcome: NonNullable<Try["outcome"]>,
+  failure?: Failure,
+  detail?: string,
+): void {
   if (open === undefined) return;
   open.ended_at_ms = atMs;
   open.outcome = outcome;

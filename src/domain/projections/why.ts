@@ -414,11 +414,10 @@ function capital(text: string): string {
 
 /** Cut between characters, never within one (C23). A final full stop is the sentence's own. */
 function clip(text: string): string {
-  const line = text
-    .slice(0, 4 * MAX_TEXT)
-    .replace(/\s+/g, " ")
-    .trim();
+  // Bounded before it is taken apart; what a cut leaves of a character goes.
+  const part = text.slice(0, 8 * MAX_TEXT).replace(/[\uD800-\uDBFF]$/, "");
+  const line = part.replace(/\s+/g, " ").trim();
   const characters = [...line];
-  if (characters.length > MAX_TEXT) return `${characters.slice(0, MAX_TEXT).join("")}…`;
+  if (characters.length > MAX_TEXT || part.length < text.length) return `${characters.slice(0, MAX_TEXT).join("")}…`;
   return line.replace(/\.$/, "");
 }

@@ -194,6 +194,35 @@ describe("a commit that fails", () => {
   });
 });
 
+describe("a disk too full to open the store", () => {
+  test("C34 what is there is read without the shared-memory file; with space, writing and sharing work again", async () => {
+    const { store, path, journal } = await setting();
+    await store.close();
+    const disk = { full: true };
+    const open: OpenDatabase = (file, options) => {
+      const db = openDatabase(file, options);
+      let alone = false;
+      const exec: Db["exec"] = (sql) => {
+        alone ||= sql.includes("locking_mode = EXCLUSIVE");
+        db.exec(sql);
+      };
+      const get: Db["get"] = <T>(sql: string) => {
+        if (disk.full && !alone && sql.includes("journal_mode")) throw sqliteError(4874, "no room for the -shm file");
+        return db.get<T>(sql);
+      };
+      return forward(db, { exec, get: (sql, ...values) => (values.length === 0 ? get(sql) : db.get(sql, ...values)) });
+    };
+    const cramped = await openSqliteStore({ path, open });
+    expect((await cramped.getRun(journal.run_id))?.last_sequence).toBe(1);
+    disk.full = false;
+    expect(await outcomeOf(cramped.commit([treeCommit([journal.next()])]))).toBe("committed");
+    const other = await openSqliteStore({ path });
+    expect((await other.getRun(journal.run_id))?.last_sequence).toBe(2);
+    await other.close();
+    await cramped.close();
+  });
+});
+
 describe("a lock that another process holds", () => {
   test("C32 past the time-out it is storage_unavailable, and the event loop kept turning", async () => {
     const { path, journal, store } = await setting();

@@ -10,7 +10,7 @@ import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { DEFAULT_BUDGETS, NO_USAGE, type RunStatus } from "../src/domain/run.ts";
-import type { RunCommit, TreeCommit } from "../src/ports/run-store.ts";
+import type { RunCommit, TreeCommit } from "../src/ports/index.ts";
 import { openDatabase } from "../src/stores/sqlite/driver.ts";
 import { openSqliteStore } from "../src/stores/sqlite/index.ts";
 

@@ -22,7 +22,7 @@ import {
 import { HoldfastError } from "./domain/errors.ts";
 import { type Diagnostic, planEditorSchema } from "./domain/plan/index.ts";
 import type { Budgets, Durability } from "./domain/run.ts";
-import { Engine, type EngineLimits, systemClock, systemIds } from "./engine/index.ts";
+import { Driver, Engine, type EngineLimits, systemClock, systemIds } from "./engine/index.ts";
 import type { AgentPort, Clock, Ids, PolicyPort, RunStore, SecretPort, SessionStore } from "./ports/index.ts";
 import { type AnyTool, createPolicy, createSecrets, createToolRegistry, denySecrets, fileTools, isTool, type Permissions } from "./tools/index.ts";
 
@@ -53,6 +53,11 @@ export interface HoldfastOptions {
   readonly secrets?: SecretPort | { readonly env?: { readonly [name: string]: string } };
   readonly limits?: ConfigLimits;
   readonly recovery?: "auto" | "manual";
+  /**
+   * Also claims and drives runs that nobody else drives: interrupted, queued, woken by a timer or a signal. Default
+   * true; false leaves this process with the runs that it starts or is told to drive.
+   */
+  readonly worker?: boolean;
   readonly durability?: Durability;
   /** Session of requests that name none; default `default`. */
   readonly session?: string;
@@ -99,6 +104,8 @@ async function compose(options: Composition): Promise<Holdfast> {
           workspace,
           ...(options.log === undefined ? {} : { log: options.log }),
         });
+  const driver = engine === undefined || options.worker === false ? undefined : new Driver(engine);
+  await driver?.start();
   return createAccess(
     {
       ...ports,
@@ -113,6 +120,7 @@ async function compose(options: Composition): Promise<Holdfast> {
       session: options.session ?? "default",
     },
     async () => {
+      await driver?.stop();
       await engine?.close();
       await tools.close?.();
       await opened?.close();
@@ -199,6 +207,8 @@ export interface OpenWorkspaceRequest {
   readonly readOnly?: boolean;
   /** False: the catalog alone, no store (R-35). */
   readonly needStore?: boolean;
+  /** Drive whatever wants driving, as a worker process does; default false. */
+  readonly worker?: boolean;
 }
 
 export interface OpenedWorkspace {
@@ -258,6 +268,7 @@ async function prepare(request: OpenWorkspaceRequest): Promise<Prepared> {
     ...(loaded.file === undefined ? {} : { file: loaded.file }),
     diagnostics: loaded.diagnostics,
     composition: {
+      worker: request.worker ?? false,
       workspaceRoot,
       trust,
       needStore: request.needStore ?? true,

@@ -100,17 +100,36 @@ export function openRequest(context: Context): OpenRequest {
 /** Opens the workspace for `use` and closes it whatever happens. Warnings are told once, on stderr. */
 export async function withWorkspace<T>(
   context: Context,
-  how: { readOnly?: boolean; needStore?: boolean },
+  how: { readOnly?: boolean; needStore?: boolean; noStore?: () => T },
   use: (holdfast: Holdfast, opened: Opened) => Promise<T>,
 ): Promise<T> {
   const root = await context.process.load();
-  const opened = await root.openWorkspace({ ...openRequest(context), ...how });
+  const { noStore, ...open } = how;
+  let opened: Opened;
+  try {
+    opened = await root.openWorkspace({ ...openRequest(context), ...open });
+  } catch (error) {
+    if (!HoldfastError.is(error) || !isMissingStore(error)) throw error;
+    // Where nothing was ever started, looking finds nothing: that is an answer, not a broken store.
+    if (noStore !== undefined) return noStore();
+    throw new HoldfastError("not_found", error.message, { cause: error });
+  }
   try {
     context.out.note(...diagnosticLines(opened.diagnostics, context.out.style));
     return await use(opened.holdfast, opened);
   } finally {
     await opened.holdfast.close();
   }
+}
+
+/** The store's own word that nothing is there, which only a reader gets: others make it. */
+export function isMissingStore(error: HoldfastError): boolean {
+  return (
+    error.code === "storage" &&
+    typeof error.details === "object" &&
+    error.details !== null &&
+    "missing" in error.details
+  );
 }
 
 /** A command to copy, quoted for the shell, with the global flags that lead to the same store and session. */

@@ -11,8 +11,11 @@ import { EXIT, exitOf } from "./output.ts";
 import { createProgress, type Progress } from "./progress.ts";
 import { endLines, outputText } from "./render/run.ts";
 
-/** How long a run may take to settle after the first Ctrl-C. */
-const SETTLE_MS = 5_000;
+/**
+ * How long the pause of the first Ctrl-C may take. The engine gives what is running 5 s to settle and then stops
+ * it (R-12); the rest is for writing that down.
+ */
+const SETTLE_MS = 8_000;
 /** How long the last events may lag behind the answer that they led to. */
 const LAG_MS = 1_000;
 

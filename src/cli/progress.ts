@@ -52,11 +52,12 @@ class ShownProgress implements Progress {
   readonly #running = new Map<string, { readonly startedMs: number; readonly tool: string | undefined }>();
   readonly #crowds = new Map<string, Crowd>();
   readonly #timer: NodeJS.Timeout | undefined;
+  #drawnMs = 0;
 
   constructor(out: Output, now: () => number) {
     this.#out = out;
     this.#now = now;
-    if (out.terminal.live) this.#timer = setInterval(() => this.#live(), REFRESH_MS).unref();
+    if (out.terminal.live) this.#timer = setInterval(() => this.#draw(), REFRESH_MS).unref();
   }
 
   event(event: OperatorEvent): void {
@@ -86,7 +87,7 @@ class ShownProgress implements Progress {
 
   end(): void {
     if (this.#timer !== undefined) clearInterval(this.#timer);
-    this.#flushCrowds();
+    this.#flushCrowds(true);
     this.#out.status("");
   }
 
@@ -136,9 +137,10 @@ class ShownProgress implements Progress {
     this.#live();
   }
 
-  #flushCrowds(): void {
+  /** Crowds of which nobody runs any more have their line; at the end all of them. */
+  #flushCrowds(all = false): void {
     for (const crowd of this.#crowds.values()) {
-      if ([...this.#running.keys()].some((step) => baseName(step) === crowd.name)) continue;
+      if (!all && [...this.#running.keys()].some((step) => baseName(step) === crowd.name)) continue;
       const { style } = this.#out;
       const mark = crowd.failed > 0 ? style.bad(style.failed) : style.good(style.done);
       const failed = crowd.failed > 0 ? `, ${crowd.failed} not done` : "";
@@ -157,8 +159,13 @@ class ShownProgress implements Progress {
     this.#out.note(text);
   }
 
+  /** Events come faster than anyone reads: the line is drawn at most once in a refresh. */
   #live(): void {
-    if (!this.#out.terminal.live) return;
+    if (this.#out.terminal.live && this.#now() - this.#drawnMs >= REFRESH_MS) this.#draw();
+  }
+
+  #draw(): void {
+    this.#drawnMs = this.#now();
     const columns = Number.isFinite(this.#out.terminal.width) ? this.#out.terminal.width : 80;
     this.#out.status(this.#running.size === 0 ? "" : clip(this.#liveText(), columns - 1));
   }

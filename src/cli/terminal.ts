@@ -42,7 +42,7 @@ export function detectTerminal(streams: Streams, env: Env, wishes: Wishes): Term
   const watched = streams.stderr.isTTY === true;
   const plain = !watched || ci || isSet(env.NO_COLOR) || !wishes.color || !unicode || env.TERM === "dumb";
   return {
-    width: streams.stdout.isTTY === true ? (streams.stdout.columns ?? 80) : Number.POSITIVE_INFINITY,
+    width: streams.stdout.isTTY === true ? streams.stdout.columns || 80 : Number.POSITIVE_INFINITY,
     live: !plain,
     color: !plain,
     unicode,

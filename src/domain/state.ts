@@ -20,6 +20,9 @@ import {
   type Wait,
 } from "./run.ts";
 
+/** Late results shown with a repair; one attempt gives one, so more than a few mean a broken port. */
+const MAX_LATE_RESULTS = 8;
+
 export interface StepState {
   readonly id: string;
   readonly status: StepStatus;
@@ -108,6 +111,11 @@ export function openSteps(run: RunState, statuses: readonly StepStatus[]): StepS
   return open.sort((a, b) => (a.id < b.id ? -1 : 1));
 }
 
+/** Steps that an interruption or a pause had stopped, and that go on with the run. */
+export function haltedSteps(run: RunState): StepState[] {
+  return openSteps(run, ["suspended"]).filter((step) => step.was !== undefined);
+}
+
 /**
  * Folds one event.
  * @throws HoldfastError `internal` when the event is not legal in this state (RP-56)
@@ -127,7 +135,8 @@ function fold(run: RunState, event: RunEvent): RunState {
     case "run_started":
       return start(run, event.at_ms);
     case "phase":
-      return foldPhase(running(run, event), event);
+      // A call that was lost with its process is booked where the run stands when it is stopped (R-11).
+      return foldPhase(event.name === "agent_usage_recorded" ? run : running(run, event), event);
     case "step_queued":
       return queueStep(running(run, event), event);
     case "step_started":
@@ -189,7 +198,7 @@ function fold(run: RunState, event: RunEvent): RunState {
     case "repaired":
       return repair(run, event);
     case "late_result":
-      return run;
+      return keepEvidence(run, event);
     case "budget_raised":
       return { ...run, budget: { ...run.budget, ...(event.budget as Partial<Budgets>) } };
     default:
@@ -422,6 +431,16 @@ function repair(run: RunState, event: Of<"repaired">): RunState {
   // The attempt is given up; the next one is a new number and so a new dispatch_id.
   const { receipt: _, was: __, ...open } = step;
   return putStep(closed, { ...open, status: "suspended", was: "queued", redispatch: 0 });
+}
+
+/** Evidence of a repair grows by what came too late; the journal has whatever is past the bound. */
+function keepEvidence(run: RunState, event: Of<"late_result">): RunState {
+  const add = (wait: Wait): Wait => {
+    if (wait.step_id !== event.step_id || wait.evidence === undefined) return wait;
+    const late_results = [...wait.evidence.late_results, event.result].slice(0, MAX_LATE_RESULTS);
+    return { ...wait, evidence: { ...wait.evidence, late_results } };
+  };
+  return run.waits.some((wait) => wait.step_id === event.step_id) ? { ...run, waits: run.waits.map(add) } : run;
 }
 
 function addWait(run: RunState, wait: Wait): RunState {

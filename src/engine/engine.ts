@@ -8,16 +8,17 @@ import type { Json } from "../domain/json.ts";
 import type { Bundle, Definition } from "../domain/plan/index.ts";
 import { isTerminal, type RunHeader } from "../domain/run.ts";
 import type { RunState } from "../domain/state.ts";
-import type { Claim, RunRecord, Signal, SignalKind } from "../ports/index.ts";
+import type { Claim, Clock, RunRecord, Signal, SignalKind, Timer } from "../ports/index.ts";
 import { foldLedger } from "../domain/ledger.ts";
-import { initialState } from "../domain/state.ts";
+import { haltedSteps, initialState } from "../domain/state.ts";
 import { JournalWriter } from "./journal-writer.ts";
 import { LeaseClock } from "./leases.ts";
 import { TreeExecutor } from "./tree/executor.ts";
 import { TreeJournal } from "./tree/journal.ts";
 import { loadRun, markInterrupted, revive, treeLedger, type LoadedRun } from "./tree/loading.ts";
 import { applySignal, needsPrograms } from "./tree/signals.ts";
-import { DEFAULT_LIMITS, type EngineLimits, type EnginePorts } from "./work.ts";
+import { stopRun } from "./tree/stopping.ts";
+import { DEFAULT_LIMITS, type EngineLimits, type EnginePorts, type LateResult } from "./work.ts";
 
 /** Raised by every change of the engine that replay can see; a process claims only what it knows (R-21). */
 export const ENGINE_VERSION = 1;
@@ -50,8 +51,6 @@ interface Held {
   readonly markIdle: () => void;
   loaded: ReadonlyMap<string, LoadedRun>;
   readonly inHand: Set<string>;
-  /** Recoveries without progress so far (R-5). */
-  recoveries: number;
   /** Serialises what needs the programs: reviving them twice would run them twice. */
   reviving: Promise<void> | undefined;
   failed: HoldfastError | undefined;
@@ -72,7 +71,8 @@ export class Engine {
   readonly #stored = new Set<string>();
   readonly #lease: LeaseClock;
   #registered: Promise<void> | undefined;
-  #renewal: NodeJS.Timeout | undefined;
+  #claiming: Promise<unknown> = Promise.resolve();
+  #renewal: Timer | undefined;
   #unwatch: (() => void) | undefined;
   #looking = false;
   #lookAgain = false;
@@ -168,12 +168,13 @@ export class Engine {
         workspace: this.options.workspace,
         log: this.options.log ?? (() => undefined),
         onIdle: (idleTree) => this.#idle(idleTree),
+        late: (rootRunId, late) => void this.#late(rootRunId, late),
       },
       ledger,
       { id: root.session_id, posture },
     );
     this.writer.register(journal, { usage: (run) => tree.usage(run), ledger: () => tree.ledgerJson() });
-    const held: Held = { tree, idle, markIdle, loaded: new Map(), inHand: new Set(), recoveries: 0, reviving: undefined, failed: undefined };
+    const held: Held = { tree, idle, markIdle, loaded: new Map(), inHand: new Set(), reviving: undefined, failed: undefined };
     this.#held.set(root.run_id, held);
     this.#keepLeases();
     return held;
@@ -206,17 +207,59 @@ export class Engine {
   }
 
   async #attach(rootRunId: string): Promise<TreeExecutor | undefined> {
-    await this.#register();
-    const sent = this.#lease.now();
-    const { lease_ms } = this.limits;
-    const claim = await this.ports.store.claim(rootRunId, { owner: this.owner, leaseMs: lease_ms, graceMs: lease_ms / 6 });
-    if (claim === undefined) return undefined;
-    if (this.#held.size === 0) this.#lease.renewed(sent);
-    return this.adopt(claim);
+    const [claim] = await this.#claim(async (by) => {
+      const one = this.#held.has(rootRunId) ? undefined : await this.ports.store.claim(rootRunId, by);
+      return one === undefined ? [] : [one];
+    });
+    if (claim === undefined) return this.#held.get(rootRunId)?.tree;
+    return this.#adopt(claim);
   }
 
-  /** Brings a claimed tree into memory. */
-  async adopt(claim: Claim): Promise<TreeExecutor> {
+  /**
+   * Claims trees that want work — due, signalled, or left by a dead process — and brings each into memory; `each`
+   * is given the tree, or what was wrong with it. One bad run never holds up another (GD-36, C07).
+   * @returns how many were claimed
+   */
+  async claimDue(limit: number, each: (claim: Claim, tree: Promise<TreeExecutor>) => void): Promise<number> {
+    const claims = await this.#claim((by) => this.ports.store.claimDue({ ...by, limit }));
+    for (const claim of claims) {
+      const tree = this.#adopt(claim);
+      const known = tree.then(
+        (loaded) => loaded as TreeExecutor | undefined,
+        () => undefined,
+      );
+      this.#attaching.set(claim.root_run_id, known);
+      void known.finally(() => {
+        if (this.#attaching.get(claim.root_run_id) === known) this.#attaching.delete(claim.root_run_id);
+      });
+      each(claim, tree);
+    }
+    return claims.length;
+  }
+
+  /** One claim at a time: a process that claimed twice would fence itself off. */
+  async #claim(
+    act: (by: { owner: string; leaseMs: number; graceMs: number }) => Promise<readonly Claim[]>,
+  ): Promise<readonly Claim[]> {
+    await this.#register();
+    const turn = this.#claiming.then(async () => {
+      if (this.#closed) return [];
+      const sent = this.#lease.now();
+      const { lease_ms } = this.limits;
+      const claims = await act({ owner: this.owner, leaseMs: lease_ms, graceMs: lease_ms / 6 });
+      if (claims.length > 0 && this.#held.size === 0) this.#lease.renewed(sent);
+      return claims;
+    });
+    this.#claiming = turn.catch(() => undefined);
+    return turn;
+  }
+
+  /** How many trees are in memory here. */
+  get load(): number {
+    return this.#held.size + this.#attaching.size;
+  }
+
+  async #adopt(claim: Claim): Promise<TreeExecutor> {
     try {
       return await this.#load(claim);
     } catch (error) {
@@ -250,10 +293,24 @@ export class Engine {
     );
     held.loaded = loaded;
     for (const run of loaded.values()) held.tree.journal.adopt(run.state, run.tip);
-    const interrupted = markInterrupted(held.tree, "the process that ran it has ended");
-    if (interrupted.length > 0) held.tree.journal.update({ recoveries: claim.recoveries + 1 });
-    held.recoveries = interrupted.length > 0 ? claim.recoveries + 1 : claim.recoveries;
+    // R-5: the claim counted this recovery already. After so many without progress the run is parked, and says so.
+    held.tree.recoveries = claim.recoveries;
+    const parked = claim.recoveries >= this.limits.recoveries;
+    markInterrupted(held.tree, parked ? "no_progress" : "the process that ran it has ended", { queued: parked });
     return held.tree;
+  }
+
+  /** An answer that came after its tree was let go: the tree is taken once more to keep it, if nobody else has it. */
+  async #late(rootRunId: string, late: LateResult): Promise<void> {
+    try {
+      await this.idle(rootRunId).catch(() => undefined);
+      const tree = this.#closed ? undefined : await this.attach(rootRunId);
+      if (tree === undefined) throw new HoldfastError("conflict", `Cannot keep a late result of the run ${rootRunId}: it is held elsewhere`);
+      tree.guard(() => tree.appendLate(late));
+      tree.settleDownSoon();
+    } catch (error) {
+      this.options.log?.("warn", "a late result was not kept", { root_run_id: rootRunId, step_id: late.step_id, error });
+    }
   }
 
   async #loadBundle(hash: string): Promise<Bundle> {
@@ -288,7 +345,7 @@ export class Engine {
     const { tree } = held;
     const root = tree.state(tree.rootRunId);
     if (isTerminal(root.status)) return tree.settleDown();
-    const parked = held.recoveries >= this.limits.recoveries && how !== "explicit";
+    const parked = tree.recoveries >= this.limits.recoveries && how === "auto";
     if (parked || !this.#mayContinue(tree, how)) return tree.settleDown();
     try {
       await revive(tree, held.loaded);
@@ -302,8 +359,14 @@ export class Engine {
     }
     held.loaded = new Map();
     if (how !== "woken") this.#resumeRuns(tree);
+    // R-14: past its deadline nothing of it is begun.
+    if (tree.overdue(tree.rootRunId)) return void tree.background(stopRun(tree, tree.rootRunId, { reason: "timeout" }));
     for (const run of tree.runs.values()) if (tree.state(run.runId).status === "running") tree.armWallTimer(run);
     tree.runs.get(tree.rootRunId)?.host.goLive();
+    // A run that waits for a person and has work that an interruption stopped: the work goes on meanwhile (R-19).
+    if (how !== "woken")
+      for (const run of [...tree.runs.values()])
+        if (tree.state(run.runId).status === "suspended" && haltedSteps(tree.state(run.runId)).length > 0) tree.wake(run);
     tree.settleDownSoon();
   }
 
@@ -378,12 +441,12 @@ export class Engine {
 
   #keepLeases(): void {
     if (this.#renewal !== undefined) return;
-    this.#renewal = setInterval(() => void this.#renew(), this.limits.lease_ms / 3);
+    this.#renewal = every(this.ports.clock, this.limits.lease_ms / 3, () => void this.#renew());
     this.#unwatch = this.ports.store.watch(() => void this.#look());
   }
 
   #stopLeases(): void {
-    clearInterval(this.#renewal);
+    this.#renewal?.cancel();
     this.#renewal = undefined;
     this.#unwatch?.();
     this.#unwatch = undefined;
@@ -436,7 +499,7 @@ export class Engine {
   /** Applies a signal to a held tree, once. What it stops is told before this returns; the rest goes on behind. */
   #take(signal: Signal): Promise<void> | undefined {
     const held = this.#held.get(signal.root_run_id);
-    if (held === undefined || held.inHand.has(signal.signal_id) || held.tree.closed) return undefined;
+    if (held === undefined || held.inHand.has(signal.signal_id) || held.tree.closing) return undefined;
     held.inHand.add(signal.signal_id);
     const { tree } = held;
     return tree.background(
@@ -474,7 +537,8 @@ export class Engine {
   async #deliver(signal: Signal): Promise<void> {
     const held = this.#held.get(signal.root_run_id);
     if (held !== undefined) {
-      await Promise.race([this.#take(signal) ?? Promise.resolve(), this.#pause(SIGNAL_WAIT_MS)]);
+      const taken = this.#take(signal);
+      if (taken !== undefined) await this.#atMost(SIGNAL_WAIT_MS, taken);
       if (!held.tree.closed) await held.tree.journal.barrier()?.catch(() => undefined);
       if (held.tree.closing) await held.idle;
       return;
@@ -491,6 +555,16 @@ export class Engine {
   #pause(ms: number): Promise<void> {
     const { clock } = this.ports;
     return new Promise((resolve) => void clock.at(clock.now() + ms, resolve));
+  }
+
+  /** The timer ends with the work: it must not keep a process alive. */
+  async #atMost(ms: number, work: Promise<void>): Promise<void> {
+    const { clock } = this.ports;
+    let timer: { cancel(): void } | undefined;
+    const time = new Promise<void>((resolve) => {
+      timer = clock.at(clock.now() + ms, resolve);
+    });
+    await Promise.race([work, time]).finally(() => timer?.cancel());
   }
 
   // ── watching ────────────────────────────────────────────────────────────────────────────────────────────────
@@ -537,4 +611,10 @@ function keyedRun(error: unknown): string | undefined {
   if (!HoldfastError.is(error) || error.code !== "idempotency_key_reused") return undefined;
   const details = error.details as { same_request?: boolean; run_id?: string } | undefined;
   return details?.same_request === true ? details.run_id : undefined;
+}
+
+function every(clock: Clock, ms: number, callback: () => void): Timer {
+  if (clock.every !== undefined) return clock.every(ms, callback);
+  const handle = setInterval(callback, ms);
+  return { cancel: () => clearInterval(handle) };
 }

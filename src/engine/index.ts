@@ -1,4 +1,5 @@
 /** The engine: journal writer, executor, dispatch, recovery, and the program interpreters. */
+export { Driver, type DriverOptions } from "./driver.ts";
 export { Engine, ENGINE_VERSION, type EngineOptions, type NewRun, type Subscriber } from "./engine.ts";
 export { StepFailure } from "./program.ts";
 export { systemClock, systemIds } from "./system.ts";

@@ -1,7 +1,7 @@
 /** The concurrency of a run tree (RP-25): tools and agents take a permit, first come first served. */
 interface Waiter {
   readonly wanted: () => boolean;
-  readonly grant: () => void;
+  readonly answer: (granted: boolean) => void;
 }
 
 export class Permits {
@@ -13,31 +13,44 @@ export class Permits {
     this.#free = limit;
   }
 
-  /** Undefined when a permit was free; else resolves when one is. A waiter that is no longer wanted gets none. */
-  acquire(wanted: () => boolean): Promise<void> | undefined {
+  /** Undefined when a permit was free; else resolves with true when one is, with false when it is not wanted any more. */
+  acquire(wanted: () => boolean): Promise<boolean> | undefined {
     if (this.#free > 0 && this.#head === this.#waiting.length) {
       this.#free--;
       return undefined;
     }
-    return new Promise((grant) => this.#waiting.push({ wanted, grant }));
-  }
-
-  /** For a dispatch that may not wait because its grant is consumed now. */
-  take(): void {
-    this.#free--;
+    return new Promise((answer) => this.#waiting.push({ wanted, answer }));
   }
 
   release(): void {
     this.#free++;
+    this.#serve();
+  }
+
+  /** The limit was raised. */
+  grow(by: number): void {
+    this.#free += by;
+    this.#serve();
+  }
+
+  /** Lets go of those who were told to stop while they waited: who holds a permit may take long to end. */
+  sweep(): void {
+    const waiting = this.#waiting.slice(this.#head);
+    this.#waiting = waiting.filter((waiter) => waiter.wanted());
+    this.#head = 0;
+    for (const waiter of waiting) if (!waiter.wanted()) waiter.answer(false);
+  }
+
+  #serve(): void {
     while (this.#free > 0 && this.#head < this.#waiting.length) {
       const waiter = this.#waiting[this.#head++] as Waiter;
       if (this.#head > 1024 && this.#head * 2 > this.#waiting.length) {
         this.#waiting = this.#waiting.slice(this.#head);
         this.#head = 0;
       }
-      if (!waiter.wanted()) continue;
-      this.#free--;
-      waiter.grant();
+      const wanted = waiter.wanted();
+      if (wanted) this.#free--;
+      waiter.answer(wanted);
     }
   }
 }

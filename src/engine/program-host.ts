@@ -397,14 +397,14 @@ export class ProgramHost {
         reject,
         targets,
       };
-      if (this.#replaying && this.#recorded.cancelled.has(key)) {
-        this.#open.set(key, request);
-        return;
-      }
       const open = targets.filter((target) => this.#isOpen(target));
       // Whatever the branches still ask for or hear is theirs no longer.
       for (const target of targets) target.dead = true;
       for (const branch of branches) branch.closed = true;
+      if (this.#replaying && this.#recorded.cancelled.has(key)) {
+        this.#open.set(key, request);
+        return;
+      }
       if (open.length === 0) return resolve(null);
       this.#open.set(key, request);
       this.#whenLive(() => this.#live.go(request));

@@ -15,6 +15,16 @@ export const INLINE_LIMIT = 256 * 1024;
 const DEFLATE_FROM = 2048;
 const decoder = new TextDecoder("utf-8", { fatal: true });
 
+/** A tool's own words are for the operator's eye: this much of them is kept, and no character is cut in half (C23). */
+const CLIP = 16 * 1024;
+
+export function clip(text: string): string {
+  const whole = text.toWellFormed();
+  if (whole.length <= CLIP) return whole;
+  const end = /[\ud800-\udbff]/.test(whole[CLIP - 1] ?? "") ? CLIP - 1 : CLIP;
+  return `${whole.slice(0, end)}… (${whole.length} characters)`;
+}
+
 export interface Artifact {
   readonly sha256: string;
   readonly bytes: Uint8Array;

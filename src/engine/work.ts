@@ -46,6 +46,8 @@ export interface ActiveRun {
   wallTimer?: Timer;
   /** The run is being stopped: its results are not settled any more. */
   stopping: StopReason | undefined;
+  /** What the stop could end has ended and is written; an open mutation is waited for. */
+  stopped: boolean;
   /** What the program asked for that was not recorded; the run cannot go on with it. */
   nondeterminism?: string;
   /** Its terminal event is appended. */
@@ -56,6 +58,14 @@ export interface ActiveRun {
 export interface PendingCancel {
   readonly key: string;
   readonly instances: Set<string>;
+}
+
+/** An answer that came after its attempt was given up. */
+export interface LateResult {
+  readonly run_id: string;
+  readonly step_id: string;
+  readonly attempt: number;
+  readonly result: Json;
 }
 
 /** One open request of a program, on its way from reservation to settlement. */
@@ -71,6 +81,8 @@ export interface Job {
   /** Resolves when the tool or agent has answered or can never be heard. */
   done: Promise<void>;
   ended: boolean;
+  /** Its stop is written without it: it answers too late. */
+  givenUp: boolean;
   /** What it answered after it was told to stop. */
   late?: Json;
   timers: Timer[];

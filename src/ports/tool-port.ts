@@ -35,6 +35,8 @@ export interface ToolCall {
   readonly workspace: string;
   readonly posture: Posture;
   readonly signal: AbortSignal;
+  /** A person has approved exactly this call: a tool that asks first (`needs_approval`) now goes on (RP-68). */
+  readonly approved?: true;
   /** Stores proof of acceptance before the work goes on; resolves when it is durable. */
   readonly receipt: (receipt: Json) => Promise<void>;
 }

@@ -1,8 +1,7 @@
 /** Journals for tests of stores: batches that follow from one another, as the engine would hand them over. */
 import { createHash } from "node:crypto";
 import { DEFAULT_BUDGETS, NO_USAGE, type RunHeader, type RunStatus, type Wait } from "../domain/run.ts";
-import type { RunCommit, SnapshotBlob, TreeCommit, TreeUpdate } from "../ports/index.ts";
-import type { SessionRecord } from "../ports/index.ts";
+import type { RunCommit, SessionRecord, SnapshotBlob, TreeCommit, TreeUpdate } from "../ports/index.ts";
 
 export const SESSION_ID = "018f0000-0000-7000-8000-00000000000a";
 

@@ -1,7 +1,7 @@
 /** RunStore: commits, and what creates a run tree. */
-import { SESSION_ID, TestJournal, freshId, startCommit, treeCommit } from "./journals.ts";
+import { freshId, SESSION_ID, startCommit, TestJournal, treeCommit } from "./journals.ts";
 import type { TestKit } from "./kit.ts";
-import { ME, OK, type Scenario, YOU, childOf, commitOne, plain, signalFor, started } from "./run-store.world.ts";
+import { childOf, commitOne, ME, OK, plain, type Scenario, signalFor, started, YOU } from "./run-store.world.ts";
 
 export function appending({ expect }: TestKit, test: Scenario): void {
   test("a commit is read back as it was written, by every handle", async ({ store, second }) => {

@@ -1,8 +1,8 @@
 /** RunStore: leases, signals and hearing of them. */
 import type { RunStore } from "../ports/index.ts";
-import { TestJournal, freshId, startCommit, treeCommit } from "./journals.ts";
+import { freshId, startCommit, TestJournal, treeCommit } from "./journals.ts";
 import type { TestKit } from "./kit.ts";
-import { ME, type Scenario, YOU, claimAll, codeOf, parked, signalFor, started } from "./run-store.world.ts";
+import { claimAll, codeOf, ME, parked, type Scenario, signalFor, started, YOU } from "./run-store.world.ts";
 
 export function leasing({ expect }: TestKit, test: Scenario): void {
   test("a lease is respected until it has expired for the grace time; every claim raises the fence", async ({

@@ -1,8 +1,8 @@
 /** RunStore: reading journals, values and lists. */
 import type { RunQuery } from "../ports/index.ts";
-import { SESSION_ID, TestJournal, freshId, sessionRecord, startCommit, testWait, treeCommit } from "./journals.ts";
+import { freshId, SESSION_ID, sessionRecord, startCommit, TestJournal, testWait, treeCommit } from "./journals.ts";
 import type { TestKit } from "./kit.ts";
-import { OK, type Scenario, childOf, commitOne, plain, started } from "./run-store.world.ts";
+import { childOf, commitOne, OK, plain, type Scenario, started } from "./run-store.world.ts";
 
 export function reading({ expect }: TestKit, test: Scenario): void {
   test("journals are read in whole segments, in pages, from anywhere", async ({ store }) => {

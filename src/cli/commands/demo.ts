@@ -132,6 +132,8 @@ class Demo {
     if (event.type === "step_started" && typeof event.redispatch === "number" && event.redispatch > 0)
       this.#seen.repeated++;
     this.#progress?.event(event);
+    if (event.type === "step_failed" && event.step_id === "report")
+      this.#out.note(this.#out.style.dim("  (its first try fails on purpose, so that a retry can be seen)"));
   }
 
   #kill(): void {

@@ -3,7 +3,7 @@ import { existsSync } from "node:fs";
 import { statfs } from "node:fs/promises";
 import path from "node:path";
 import { ERRORS, HoldfastError } from "../../domain/errors.ts";
-import { type Context, commandLine, openRequest } from "../context.ts";
+import { type Context, commandLine, isMissingStore, openRequest } from "../context.ts";
 import { EXIT } from "../output.ts";
 import type { CompositionRoot, Opened } from "../root.ts";
 import { byteSize, count, oneLine } from "../text.ts";
@@ -121,6 +121,8 @@ async function storeCheck(context: Context, root: CompositionRoot): Promise<{ ch
 }
 
 function storeFailure(error: HoldfastError): { check: Check; unavailable: boolean } {
+  if (isMissingStore(error))
+    return { check: { name: "store", ok: true, detail: "none yet; the first run makes it" }, unavailable: false };
   return {
     check: failed("store", error, ERRORS[error.code].action),
     unavailable: ERRORS[error.code].exit === EXIT.unavailable,

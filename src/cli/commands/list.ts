@@ -1,5 +1,5 @@
 /** `holdfast list`: the runs, newest first. */
-import type { ListQuery } from "../../access/api.ts";
+import type { Holdfast, ListQuery } from "../../access/api.ts";
 import { HoldfastError } from "../../domain/errors.ts";
 import { nearest } from "../../domain/nearest.ts";
 import { RUN_STATUSES, type RunStatus } from "../../domain/run.ts";
@@ -18,26 +18,31 @@ const COLUMNS: readonly Column[] = [
 
 export async function run(context: Context): Promise<number> {
   const query = readQuery(context);
-  return await withWorkspace(context, { readOnly: true }, async (holdfast) => {
-    const page = await holdfast.runs.list(query);
-    if (context.out.json) {
-      context.out.document(page);
-      return EXIT.succeeded;
-    }
-    const now = context.process.now();
-    const rows = page.runs.map((run) => [
-      shortId(run.run_id),
-      oneLine(`${run.workflow_id}@${run.workflow_revision}`),
-      run.suspension === undefined ? run.status : `${run.status}: ${run.suspension}`,
-      String(run.usage.steps),
-      ago(Date.parse(run.created_at), now),
-    ]);
-    if (rows.length > 0) context.out.print(...table(COLUMNS, rows, context.out.terminal.width));
-    else context.out.note(`No runs here. Start one: ${commandLine(context, "workflows")}`);
-    if (page.next_cursor !== undefined)
-      context.out.note(`More: ${commandLine(context, "list", ...repeat(context), "--cursor", page.next_cursor)}`);
+  const noStore = () => show(context, { runs: [] });
+  return await withWorkspace(context, { readOnly: true, noStore }, async (holdfast) =>
+    show(context, await holdfast.runs.list(query)),
+  );
+}
+
+function show(context: Context, page: Awaited<ReturnType<Holdfast["runs"]["list"]>>): number {
+  const { out } = context;
+  if (out.json) {
+    out.document(page);
     return EXIT.succeeded;
-  });
+  }
+  const now = context.process.now();
+  const rows = page.runs.map((run) => [
+    shortId(run.run_id),
+    oneLine(`${run.workflow_id}@${run.workflow_revision}`),
+    run.suspension === undefined ? run.status : `${run.status}: ${run.suspension}`,
+    String(run.usage.steps),
+    ago(Date.parse(run.created_at), now),
+  ]);
+  if (rows.length > 0) out.print(...table(COLUMNS, rows, out.terminal.width));
+  else out.note(`No runs here. What could be run: ${commandLine(context, "workflows")}`);
+  if (page.next_cursor !== undefined)
+    out.note(`More: ${commandLine(context, "list", ...repeat(context), "--cursor", page.next_cursor)}`);
+  return EXIT.succeeded;
 }
 
 function readQuery(context: Context): ListQuery {

@@ -1,4 +1,5 @@
 /** `holdfast waits`: the inbox. */
+import type { Holdfast } from "../../access/api.ts";
 import { HoldfastError } from "../../domain/errors.ts";
 import { nearest } from "../../domain/nearest.ts";
 import type { WaitType } from "../../domain/run.ts";
@@ -32,7 +33,7 @@ const COLUMNS: readonly Column[] = [
 ];
 
 export async function run(context: Context): Promise<number> {
-  const { flags, out } = context;
+  const { flags } = context;
   const cursor = flags.text("cursor");
   const query = {
     limit: flags.whole("limit", 1, 200) ?? 50,
@@ -40,35 +41,42 @@ export async function run(context: Context): Promise<number> {
     all_sessions: flags.on("allSessions"),
     ...(cursor === undefined ? {} : { cursor }),
   };
-  return await withWorkspace(context, { readOnly: true }, async (holdfast) => {
+  const noStore = () => show(context, { waits: [] });
+  return await withWorkspace(context, { readOnly: true, noStore }, async (holdfast) => {
     const { type, all_sessions, ...rest } = query;
-    const page = await holdfast.waits.list({
-      ...rest,
-      ...(type.length === 0 ? {} : { type }),
-      ...(all_sessions ? { all_sessions } : {}),
-    });
-    if (out.json) {
-      out.document(page);
-      return EXIT.succeeded;
-    }
-    const now = context.process.now();
-    const rows = page.waits.map((wait) => [
-      shortId(wait.run_id),
-      oneLine(wait.wait_id),
-      oneLine(wait.workflow_id),
-      wait.type,
-      waitSubject(wait),
-      ago(wait.since_ms, now),
-      wait.deadline_at_ms === undefined ? "" : `in ${elapsed(wait.deadline_at_ms - now)}`,
-    ]);
-    if (rows.length === 0) out.note("Nothing waits for anyone.");
-    else out.print(...table(COLUMNS, rows, out.terminal.width));
-    const [first] = page.waits;
-    if (first !== undefined) out.note("", ...waitCommands(first, context).map((command) => `  ${command}`));
-    if (page.next_cursor !== undefined)
-      out.note(`More: ${commandLine(context, "waits", "--cursor", page.next_cursor)}`);
-    return EXIT.succeeded;
+    return show(
+      context,
+      await holdfast.waits.list({
+        ...rest,
+        ...(type.length === 0 ? {} : { type }),
+        ...(all_sessions ? { all_sessions } : {}),
+      }),
+    );
   });
+}
+
+function show(context: Context, page: Awaited<ReturnType<Holdfast["waits"]["list"]>>): number {
+  const { out } = context;
+  if (out.json) {
+    out.document(page);
+    return EXIT.succeeded;
+  }
+  const now = context.process.now();
+  const rows = page.waits.map((wait) => [
+    shortId(wait.run_id),
+    oneLine(wait.wait_id),
+    oneLine(wait.workflow_id),
+    wait.type,
+    waitSubject(wait),
+    ago(wait.since_ms, now),
+    wait.deadline_at_ms === undefined ? "" : `in ${elapsed(wait.deadline_at_ms - now)}`,
+  ]);
+  if (rows.length === 0) out.note("Nothing waits for anyone.");
+  else out.print(...table(COLUMNS, rows, out.terminal.width));
+  const [first] = page.waits;
+  if (first !== undefined) out.note("", ...waitCommands(first, context).map((command) => `  ${command}`));
+  if (page.next_cursor !== undefined) out.note(`More: ${commandLine(context, "waits", "--cursor", page.next_cursor)}`);
+  return EXIT.succeeded;
 }
 
 function readType(name: string): WaitType {

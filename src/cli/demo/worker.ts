@@ -65,10 +65,11 @@ async function openDemo(
 
 async function moved(holdfast: Holdfast, second: boolean): Promise<Run> {
   const runId = second ? await recovered(holdfast) : (await holdfast.start({ workflow: DEMO_ID })).run_id;
-  const { last_sequence } = await holdfast.runs.inspect(runId);
+  const { last_sequence, status } = await holdfast.runs.inspect(runId);
   await send({ type: "started", run_id: runId, last_sequence: second ? last_sequence : 0 });
   const told = tell(holdfast, runId, second ? last_sequence : 0);
-  if (second) await holdfast.runs.resume(runId, { decided_by: decider() });
+  // What is safe to go on by itself does so; a run that waits to be told is told.
+  if (second && status === "suspended") await holdfast.runs.resume(runId, { decided_by: decider() });
   const run = await holdfast.runs.drive(runId);
   if (isTerminal(run.status)) await told;
   return run;

@@ -12,8 +12,15 @@ import type { AgentEstimate, AgentOutcome, AgentPort } from "../../ports/index.t
 import type { AgentSpec } from "../program.ts";
 import type { TreeExecutor } from "../tree/executor.ts";
 import { isDropped, type Job } from "../work.ts";
+import { approvalWait, suspendStep } from "../tree/waiting.ts";
 import { intent } from "./index.ts";
 import { checkOutput } from "./tool.ts";
+
+/** One try at a fitting output, under the grant that allowed the step, if it needed one. */
+interface Round {
+  readonly n: number;
+  readonly grant: string | undefined;
+}
 
 interface Waiter {
   readonly job: Job;
@@ -30,13 +37,14 @@ export class AgentDispatch {
   }
 
   /** From queued to settled: each try at a fitting output is one agent of the budget. */
-  async run(job: Job, spec: AgentSpec): Promise<void> {
+  async run(job: Job, spec: AgentSpec, grant: string | undefined): Promise<void> {
     const port = this.#tree.ports.agents;
     if (port === undefined) return this.#refuse(job, failure("unknown_reference", "this build has no agents"));
     if (secretHandles(job.request.input).length > 0)
       return this.#refuse(job, failure("permission_denied", "a secret may not be put into an agent's prompt"));
+    if (grant === undefined && !(await this.#authorise(job, spec))) return;
     for (let n = 1; n <= spec.structured_output_attempts; n++) {
-      const settled = await this.#attempt(job, spec, port, n);
+      const settled = await this.#attempt(job, spec, port, { n, grant });
       if (settled) return;
     }
     this.#tree.fail(job, failure("invalid_output", `the agent "${spec.agent}" gave no value that fits its output schema in ${spec.structured_output_attempts} tries`));
@@ -52,11 +60,51 @@ export class AgentDispatch {
         { type: "phase", name: "agent_usage_recorded", instance: job.instance, ...lost, estimated: true },
       ]);
     }
-    await this.run(job, spec);
+    await this.run(job, spec, undefined);
   }
 
-  async #attempt(job: Job, spec: AgentSpec, port: AgentPort, n: number): Promise<boolean> {
+  /** RP-20: policy is asked at every dispatch; what the agent may use was judged with its profile in preflight (RP-43). */
+  async #authorise(job: Job, spec: AgentSpec): Promise<boolean> {
     const tree = this.#tree;
+    const session = await tree.ports.sessions.getSession(tree.sessionId).catch(() => undefined);
+    if (isDropped(job)) return false;
+    if (session === undefined) {
+      this.#refuse(job, failure("execution_failed", "the session's permissions could not be read", true));
+      return false;
+    }
+    tree.posture = session.posture;
+    const trusted = tree.services.trusted();
+    const answer = tree.ports.policy.decide({
+      kind: "agent",
+      target: spec.agent,
+      declared: spec.capabilities,
+      capabilities: [],
+      side_effect: "idempotent",
+      trusted,
+      posture: session.posture,
+    });
+    if (answer.decision === "allow") return true;
+    if (answer.decision === "ask") this.#askPerson(job, spec, answer.reason);
+    else if (answer.cause === "plan_mode")
+      this.#refuse(job, failure("execution_failed", `"${spec.agent}" is blocked: the session is in Plan mode, which only reads`));
+    else
+      this.#refuse(job, failure(trusted ? "permission_denied" : "untrusted_workspace", `"${spec.agent}" is not allowed: ${answer.reason}`));
+    return false;
+  }
+
+  /** R-9: `step_started` followed by `step_suspended` is no intent. */
+  #askPerson(job: Job, spec: AgentSpec, reason: string): void {
+    const tree = this.#tree;
+    tree.append(job.run.runId, [
+      intent(tree, job, { side_effect: "idempotent" }),
+      { type: "phase", name: "suspension_context_persisted", instance: job.instance },
+    ]);
+    suspendStep(tree, job, reason, approvalWait(tree, job, { name: spec.agent, side_effect: "idempotent", capabilities: spec.capabilities }));
+  }
+
+  async #attempt(job: Job, spec: AgentSpec, port: AgentPort, round: Round): Promise<boolean> {
+    const tree = this.#tree;
+    const { n } = round;
     const estimate = await this.#estimate(job, spec, port, n);
     if (isDropped(job)) return true;
     const room = await this.#room(job, estimate);
@@ -65,17 +113,26 @@ export class AgentDispatch {
       tree.fail(job, room);
       return true;
     }
-    const free = tree.permits.acquire(() => !isDropped(job) && !tree.paused);
-    if (free !== undefined) await free;
+    const queued = tree.permits.acquire(() => !isDropped(job) && !tree.paused);
+    if (queued !== undefined && !(await queued)) {
+      this.#giveBack(room);
+      return true;
+    }
     try {
       if (isDropped(job) || tree.paused || tree.closed) {
-        tree.ledger = dropReservation(tree.ledger, room);
+        this.#giveBack(room);
         return true;
       }
-      return await this.#call(job, spec, port, n, room);
+      return await this.#call(job, spec, port, round, room);
     } finally {
       tree.permits.release();
     }
+  }
+
+  /** Never written down: whoever waits for room may have it. */
+  #giveBack(room: Reservation): void {
+    this.#tree.ledger = dropReservation(this.#tree.ledger, room);
+    this.#reconsider();
   }
 
   async #estimate(job: Job, spec: AgentSpec, port: AgentPort, n: number): Promise<AgentEstimate> {
@@ -129,12 +186,16 @@ export class AgentDispatch {
     }
   }
 
-  async #call(job: Job, spec: AgentSpec, port: AgentPort, n: number, room: Reservation): Promise<boolean> {
+  async #call(job: Job, spec: AgentSpec, port: AgentPort, { n, grant }: Round, room: Reservation): Promise<boolean> {
     const tree = this.#tree;
     const step = tree.state(job.run.runId).steps.get(job.instance) as StepState;
     const reserved: EventBody = { type: "phase", name: "agent_reserved", instance: job.instance, ...room };
-    if (step.status === "queued")
-      tree.append(job.run.runId, [intent(tree, job, { side_effect: "idempotent" }), reserved], { control: true });
+    if (step.status !== "running")
+      tree.append(
+        job.run.runId,
+        [intent(tree, job, { side_effect: "idempotent", ...(grant === undefined ? {} : { grant }) }), reserved],
+        { control: true },
+      );
     else tree.append(job.run.runId, [reserved], { control: true });
     job.stage = "running";
     // R-3: a barrier comes before a model request.
@@ -226,7 +287,7 @@ export class AgentDispatch {
     this.#tree.fail(job, reason);
   }
 
-  /** Jobs that were told to stop leave the queue for room. */
+  /** Jobs that were told to stop leave the queue for room; a raised limit may let others in. */
   sweep(): void {
     this.#reconsider();
   }

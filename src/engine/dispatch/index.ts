@@ -4,11 +4,11 @@
  */
 import type { EventBody } from "../../domain/events.ts";
 import { reserveStep } from "../../domain/ledger.ts";
-import { failure } from "../../domain/run.ts";
 import type { RunState } from "../../domain/state.ts";
 import type { ChildRequest, StepRequest } from "../program-host.ts";
 import type { ToolSpec } from "../program.ts";
 import type { TreeExecutor } from "../tree/executor.ts";
+import { openWait } from "../tree/waiting.ts";
 import { isDropped, type Job } from "../work.ts";
 import { AgentDispatch } from "./agent.ts";
 import { childEnded, resumeChild, startChild } from "./child.ts";
@@ -28,6 +28,11 @@ export class Dispatch {
   /** Takes a step or child from where the journal has it to its settlement, or to a wait. */
   async run(job: Job): Promise<void> {
     if (job.request.resumed) return this.#resume(job);
+    // what lags behind the disk is bounded, also where a program asks for thousands of steps at once.
+    for (let room = this.#tree.journal.room(); room !== undefined; room = this.#tree.journal.room()) await room;
+    // Told to stop while it waited: nothing of it is written.
+    if (job.request.dead || isDropped(job) || this.#tree.closed) return this.#tree.dropJob(job);
+    if (job.request.kind === "wait") return openWait(this.#tree, job);
     if (!reserveAndQueue(this.#tree, job)) return;
     const strict = this.#tree.strictBarrier(job.run.runId);
     if (strict !== undefined) await strict;
@@ -35,10 +40,15 @@ export class Dispatch {
     await this.#fromQueue(job);
   }
 
+  /** A step that an interruption had stopped goes on where the journal has it. */
+  async goOn(job: Job): Promise<void> {
+    return this.#resume(job);
+  }
+
   /** An agent's tokens are reserved with no permit held; a tool only needs the permit. */
   async #fromQueue(job: Job): Promise<void> {
     const { spec } = job.request as StepRequest;
-    if (spec.kind === "agent") return this.agents.run(job, spec);
+    if (spec.kind === "agent") return this.agents.run(job, spec, undefined);
     await this.#withPermit(job, () => this.#start(job, spec, undefined));
   }
 
@@ -59,16 +69,12 @@ export class Dispatch {
     await this.#withPermit(job, () => this.tools.recover(job, step));
   }
 
-  /** After a person granted it: the grant is consumed by the start in the same append. */
+  /** After a person granted it: the grant is consumed by the start in the same append; until then it may queue. */
   async granted(job: Job, waitId: string): Promise<void> {
+    job.stage = "queued";
     const { spec } = job.request as StepRequest;
-    if (spec.kind === "agent") return this.agents.run(job, spec);
-    this.#tree.permits.take();
-    try {
-      await this.#start(job, spec, waitId);
-    } finally {
-      this.#tree.permits.release();
-    }
+    if (spec.kind === "agent") return this.agents.run(job, spec, waitId);
+    await this.#withPermit(job, () => this.#start(job, spec, waitId));
   }
 
   /** After a person gave an open attempt up: the next one is a new attempt (GD-74). */
@@ -78,8 +84,8 @@ export class Dispatch {
   }
 
   async #withPermit(job: Job, work: () => Promise<void>): Promise<void> {
-    const free = this.#tree.permits.acquire(() => !isDropped(job) && !this.#tree.paused);
-    if (free !== undefined) await free;
+    const queued = this.#tree.permits.acquire(() => !isDropped(job) && !this.#tree.paused);
+    if (queued !== undefined && !(await queued)) return;
     try {
       if (isDropped(job) || this.#tree.paused || this.#tree.closed) return;
       await work();
@@ -138,4 +144,3 @@ export function intent(
   };
 }
 
-export const LEASE_LOST = failure("execution_failed", "the lease of the run ran out before the step could be sent", true);

@@ -7,6 +7,7 @@ import type { StepState } from "../../domain/state.ts";
 import type { OwnerAnswer, Posture, ToolDescriptor, ToolOutcome } from "../../ports/index.ts";
 import type { StepRequest } from "../program-host.ts";
 import type { ToolSpec } from "../program.ts";
+import { clip } from "../values.ts";
 import { approvalWait, repairWait, suspendStep } from "../tree/waiting.ts";
 import type { TreeExecutor } from "../tree/executor.ts";
 import { isDropped, type Job } from "../work.ts";
@@ -22,6 +23,8 @@ interface Handover {
   readonly secrets: readonly string[];
   readonly attempt: number;
   readonly redispatch: number;
+  /** A person has approved exactly this call. */
+  readonly approved: boolean;
 }
 
 export class ToolDispatch {
@@ -52,7 +55,7 @@ export class ToolDispatch {
     });
     const attempt = body.type === "step_started" ? body.attempt : 1;
     tree.append(job.run.runId, [body], { control: tool.side_effect !== "read_only" });
-    await this.#send(job, { spec, tool, posture, input: secrets.input, secrets: secrets.values, attempt, redispatch: 0 });
+    await this.#send(job, { spec, tool, posture, input: secrets.input, secrets: secrets.values, attempt, redispatch: 0, approved: grant !== undefined });
   }
 
   /**
@@ -134,7 +137,7 @@ export class ToolDispatch {
     // R-3: a barrier comes before sending anything again.
     const barrier = this.#tree.journal.barrier();
     if (barrier !== undefined) await barrier;
-    await this.#send(job, { spec, tool, posture, input: secrets.input, secrets: secrets.values, attempt: step.attempts, redispatch });
+    await this.#send(job, { spec, tool, posture, input: secrets.input, secrets: secrets.values, attempt: step.attempts, redispatch, approved: false });
   }
 
   async #posture(tool: ToolDescriptor): Promise<Posture | undefined> {
@@ -208,7 +211,7 @@ export class ToolDispatch {
       intent(tree, job, { side_effect: tool.side_effect, tool: spec.tool }),
       { type: "phase", name: "suspension_context_persisted", instance: job.instance },
     ]);
-    suspendStep(tree, job, reason, approvalWait(tree, job, spec, tool));
+    suspendStep(tree, job, reason, approvalWait(tree, job, asked(spec, tool)));
   }
 
   async #send(job: Job, handover: Handover): Promise<void> {
@@ -224,11 +227,7 @@ export class ToolDispatch {
     if (!tree.services.lease.mayDispatch()) return tree.broken(tree.leaseLost());
     const answer = await this.#call(job, handover);
     job.ended = true;
-    if (isDropped(job)) {
-      const late = lateResult(answer);
-      if (late !== undefined) job.late = late;
-      return;
-    }
+    if (isDropped(job)) return this.#afterStop(job, handover, answer);
     this.#judge(job, handover, answer);
   }
 
@@ -237,7 +236,8 @@ export class ToolDispatch {
     job.ended = true;
   }
 
-  async #call(job: Job, { spec, input, posture, attempt, redispatch }: Handover): Promise<Answer> {
+  async #call(job: Job, handover: Handover): Promise<Answer> {
+    const { spec, input, posture, attempt, redispatch, approved } = handover;
     const tree = this.#tree;
     const call = tree.ports.tools
       .call({
@@ -252,6 +252,7 @@ export class ToolDispatch {
         workspace: tree.services.workspace,
         posture,
         signal: job.abort.signal,
+        ...(approved ? { approved } : {}),
         receipt: (receipt) => this.#receipt(job, receipt),
       })
       .then(
@@ -259,11 +260,11 @@ export class ToolDispatch {
         (error: unknown): Answer => ({ type: "threw", error }),
       );
     if (spec.timeout_ms === undefined) return call;
-    return this.#withTimeout(job, spec.timeout_ms, call);
+    return this.#withTimeout(job, handover, spec.timeout_ms, call);
   }
 
   /** A step's own timeout (R-12): abort, then wait for the tool at most the grace. */
-  async #withTimeout(job: Job, timeoutMs: number, call: Promise<Answer>): Promise<Answer> {
+  async #withTimeout(job: Job, handover: Handover, timeoutMs: number, call: Promise<Answer>): Promise<Answer> {
     const { clock } = this.#tree.ports;
     const { stop_grace_ms } = this.#tree.services.limits;
     let late = false;
@@ -281,18 +282,25 @@ export class ToolDispatch {
     // A mutating tool that still reports its own word is believed; any other has timed out.
     if (job.sideEffect === "mutating" && (answer.type === "succeeded" || answer.type === "failed")) return answer;
     if (answer.type === "timed_out")
-      void call.then((result) => this.#lateResult(job, result)).catch(() => undefined);
+      void call.then((result) => this.#keepLate(job, handover, result));
     return { type: "timed_out" };
   }
 
-  /** What an attempt answered after it was given up is kept as evidence (DESIGN §6). */
-  #lateResult(job: Job, answer: Answer): void {
-    const result = lateResult(answer);
-    const step = this.#tree.journal.runs.get(job.run.runId)?.state.steps.get(job.instance);
-    if (result === undefined || job.run.ended || this.#tree.closed || step === undefined) return;
-    this.#tree.guard(() =>
-      this.#tree.append(job.run.runId, [{ type: "late_result", step_id: job.instance, attempt: step.attempts, result }]),
-    );
+  /** It answered after it was told to stop: within the grace the stop writes it down, later it is kept here. */
+  #afterStop(job: Job, handover: Handover, answer: Answer): void {
+    if (job.givenUp) return this.#keepLate(job, handover, answer);
+    const late = lateResult(handover, answer);
+    if (late !== undefined) job.late = late;
+  }
+
+  /** What an attempt answered after it was given up is evidence for who repairs it (DESIGN §6). */
+  #keepLate(job: Job, handover: Handover, answer: Answer): void {
+    const tree = this.#tree;
+    const result = lateResult(handover, answer);
+    if (result === undefined || job.run.ended) return;
+    const late = { run_id: job.run.runId, step_id: job.instance, attempt: handover.attempt, result };
+    if (tree.closed) return tree.services.late(tree.rootRunId, late);
+    tree.guard(() => tree.appendLate(late));
   }
 
   async #receipt(job: Job, receipt: Json): Promise<void> {
@@ -311,7 +319,7 @@ export class ToolDispatch {
         return tree.fail(job, reportedFailure(spec.tool, answer), answer.message);
       case "needs_approval":
         tree.append(job.run.runId, [{ type: "phase", name: "suspension_context_persisted", instance: job.instance }]);
-        return suspendStep(tree, job, answer.prompt ?? "the tool asks first", approvalWait(tree, job, spec, tool, answer.prompt));
+        return suspendStep(tree, job, answer.prompt ?? "the tool asks first", approvalWait(tree, job, asked(spec, tool), answer.prompt));
       case "running":
         return void tree.background(this.#detached(job, spec, answer.kill));
       case "timed_out":
@@ -350,6 +358,10 @@ export class ToolDispatch {
   }
 }
 
+function asked(spec: ToolSpec, tool: ToolDescriptor): Parameters<typeof approvalWait>[2] {
+  return { name: spec.tool, side_effect: tool.side_effect, capabilities: [...tool.capabilities, ...spec.capabilities] };
+}
+
 /** Normal form, schema, credentials, echoed secrets: what does not pass is stored nowhere (RP-7, RP-29, RP-42). */
 export function checkOutput(
   who: string,
@@ -381,8 +393,10 @@ function reportedFailure(tool: string, answer: Extract<ToolOutcome, { type: "fai
   return failure("execution_failed", `the tool "${tool}" reported a failure`, answer.retryable);
 }
 
-function lateResult(answer: Answer): Json | undefined {
-  if (answer.type === "succeeded") return { type: "succeeded", output: answer.output };
-  if (answer.type === "failed") return { type: "failed", message: answer.message };
-  return undefined;
+/** In the form in which it may be stored: what could not be a step's output is named and left out (RP-7, RP-42). */
+function lateResult({ spec, secrets }: Handover, answer: Answer): Json | undefined {
+  if (answer.type === "failed") return { type: "failed", message: clip(answer.message) };
+  if (answer.type !== "succeeded") return undefined;
+  const checked = checkOutput(spec.tool, answer.output, undefined, secrets);
+  return checked.ok ? { type: "succeeded", output: checked.output } : { type: "succeeded", unstorable: checked.failure.message };
 }

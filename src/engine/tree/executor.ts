@@ -8,7 +8,7 @@ import type { Json } from "../../domain/json.ts";
 import { admitMap, type Ledger, reserveRetry } from "../../domain/ledger.ts";
 import { compileSchema, type Definition, findCredential } from "../../domain/plan/index.ts";
 import { type Failure, failure, isTerminal, type RunHeader, type Usage } from "../../domain/run.ts";
-import { deadlineMs, type RunState } from "../../domain/state.ts";
+import { deadlineMs, haltedSteps, type RunState } from "../../domain/state.ts";
 import type { Posture } from "../../ports/index.ts";
 import { Dispatch } from "../dispatch/index.ts";
 import type { LeaseGuard } from "../leases.ts";
@@ -23,11 +23,12 @@ import {
   type RetryRequest,
 } from "../program-host.ts";
 import { planProgram } from "../programs/plan/index.ts";
-import { NOTHING_RECORDED, type Outcome, type Recorded } from "../replay.ts";
-import type { ActiveRun, EngineLimits, EnginePorts, Job } from "../work.ts";
+import { type Delivery, NOTHING_RECORDED, type Outcome, type Recorded } from "../replay.ts";
+import { clip } from "../values.ts";
+import type { ActiveRun, EngineLimits, EnginePorts, Job, LateResult } from "../work.ts";
 import type { JournalRun, TreeJournal } from "./journal.ts";
-import { cancelGroup, stopRun } from "./stopping.ts";
-import { nextWakeMs, openWait, resumeWait } from "./waiting.ts";
+import { cancelGroup, stopOf, stopRun } from "./stopping.ts";
+import { nextWakeMs, resumeWait } from "./waiting.ts";
 
 export interface TreeServices {
   readonly ports: EnginePorts;
@@ -41,6 +42,8 @@ export interface TreeServices {
   readonly log: (level: "info" | "warn" | "error", message: string, details: Record<string, unknown>) => void;
   /** The tree has nothing left to do here; it is released or about to be. */
   readonly onIdle: (tree: TreeExecutor) => void;
+  /** Keeps an answer that came after the tree was let go. */
+  readonly late: (rootRunId: string, late: LateResult) => void;
 }
 
 export class TreeExecutor {
@@ -54,6 +57,10 @@ export class TreeExecutor {
   /** Runs with an agent whose usage could not be observed (RP-44). */
   readonly unmeasured = new Set<string>();
   readonly sessionId: string;
+  /** Recoveries without progress so far (R-5). */
+  recoveries = 0;
+  /** Stops that go on, by run. */
+  readonly stops = new Map<string, Promise<void>>();
   /** Nothing new is dispatched: a pause, or the process is going away. */
   paused = false;
   #closing: Promise<void> | undefined;
@@ -118,14 +125,35 @@ export class TreeExecutor {
     if (outcome.type === "succeeded") this.append(job.run.runId, [{ type: "step_completed", step_id, output: outcome.output }]);
     else
       this.append(job.run.runId, [
-        { type: "step_failed", step_id, failure: outcome.failure, ...(detail === undefined ? {} : { detail }) },
+        { type: "step_failed", step_id, failure: outcome.failure, ...(detail === undefined ? {} : { detail: clip(detail) }) },
       ]);
     this.dropJob(job);
-    const deliver = (): void =>
-      job.run.host.deliver({ type: "outcome", instance: job.instance, visit: job.request.visit, outcome });
-    const barrier = this.strictBarrier(job.run.runId);
-    if (barrier === undefined) deliver();
-    else void barrier.then(deliver, () => undefined);
+    this.#progressed();
+    this.deliver(job.run, { type: "outcome", instance: job.instance, visit: job.request.visit, outcome });
+  }
+
+  /** Lets the program hear of what was appended, in that order; `strict` programs once it is durable. */
+  deliver(run: ActiveRun, delivery: Delivery): void {
+    if (this.journal.run(run.runId).header.durability !== "strict") return run.host.deliver(delivery);
+    void (this.journal.barrier() ?? Promise.resolve()).then(
+      () => run.host.deliver(delivery),
+      () => undefined,
+    );
+  }
+
+  /** R-5: a durable settlement resets the count of recoveries without progress. */
+  #progressed(): void {
+    if (this.recoveries === 0) return;
+    this.recoveries = 0;
+    this.journal.update({ recoveries: 0 });
+  }
+
+  /** Evidence for whoever repairs the step. */
+  appendLate(late: LateResult): void {
+    const state = this.journal.runs.get(late.run_id)?.state;
+    if (state === undefined || isTerminal(state.status)) return;
+    const { step_id, attempt, result } = late;
+    this.append(late.run_id, [{ type: "late_result", step_id, attempt, result }]);
   }
 
   fail(job: Job, reason: Failure, detail?: string): void {
@@ -159,6 +187,7 @@ export class TreeExecutor {
       delays: new Map(),
       cancels: new Map(),
       stopping: undefined,
+      stopped: false,
       ended: false,
     };
     const active = run as ActiveRun;
@@ -169,10 +198,17 @@ export class TreeExecutor {
 
   /** A fresh run goes: its first events are appended already. */
   async begin(run: ActiveRun): Promise<void> {
+    if (this.overdue(run.runId)) return stopRun(this, run.runId, { reason: "timeout" });
     await run.host.start();
     if (this.#closed || run.ended || run.stopping !== undefined) return;
     this.armWallTimer(run);
     run.host.goLive();
+  }
+
+  /** R-14: its time is over, so nothing of it is begun. */
+  overdue(runId: string): boolean {
+    const state = this.state(runId);
+    return state.status === "running" && deadlineMs(state) <= this.now();
   }
 
   armWallTimer(run: ActiveRun): void {
@@ -202,6 +238,9 @@ export class TreeExecutor {
   #go(run: ActiveRun, request: Request): void {
     this.guard(() => {
       if (run.ended || run.stopping !== undefined || this.#closed) return;
+      // R-12: a run that is being stopped goes nowhere; its open mutations can still be answered.
+      const halted = this.state(run.runId).stopping !== undefined;
+      if (halted && (request.kind === "retry" || request.kind === "cancel" || !request.resumed)) return;
       if (request.kind === "retry") return this.#delay(run, request);
       if (request.kind === "cancel") return this.#cancel(run, request);
       const job: Job = {
@@ -214,13 +253,22 @@ export class TreeExecutor {
         abort: new AbortController(),
         done: Promise.resolve(),
         ended: false,
+        givenUp: false,
         timers: [],
       };
       run.jobs.set(job.instance, job);
-      if (request.kind !== "wait") job.done = this.background(this.dispatch.run(job));
-      else if (request.resumed) resumeWait(this, job);
-      else openWait(this, job);
+      if (halted) this.#rejoin(job);
+      else if (request.kind === "wait" && request.resumed) resumeWait(this, job);
+      else job.done = this.background(this.dispatch.run(job));
     });
+  }
+
+  /** A step of a run that is being stopped: it can be answered, nothing more. */
+  #rejoin(job: Job): void {
+    job.stage = "waiting";
+    const child = this.state(job.run.runId).steps.get(job.instance)?.child_run_id;
+    const active = child === undefined ? undefined : this.runs.get(child);
+    if (active !== undefined) active.host.goLive();
   }
 
   #isOpen(run: ActiveRun, request: OpenRequest): boolean {
@@ -243,7 +291,7 @@ export class TreeExecutor {
   #delay(run: ActiveRun, request: RetryRequest): void {
     const wake = (): void => {
       run.delays.delete(request.key);
-      if (!request.dead && !run.ended) run.host.deliver({ type: "woke", key: request.key });
+      if (!request.dead && !run.ended) this.deliver(run, { type: "woke", key: request.key });
     };
     run.delays.set(request.key, this.ports.clock.at(request.dueAtMs ?? this.now(), wake));
   }
@@ -264,6 +312,8 @@ export class TreeExecutor {
     const state = this.state(run.runId);
     const stuck = state.active === 0 && run.delays.size === 0 && run.cancels.size === 0;
     if (!stuck || state.status !== "running") return;
+    // Asked for and not written yet, or granted and not started yet: it is about to go on.
+    for (const job of run.jobs.values()) if (job.stage !== "waiting") return;
     const wait = state.waits[0];
     if (wait === undefined) {
       // Nothing queued, running or waited for, and the program has not ended: it waits for nothing we know.
@@ -272,12 +322,12 @@ export class TreeExecutor {
     }
     this.append(run.runId, [{ type: "run_suspended", reason: wait.type }]);
     run.wallTimer?.cancel();
-    this.#parentWaits(run, wait.type);
+    this.parentWaits(run, wait.type);
     this.settleDown();
   }
 
   /** A child that waits makes its parent's step wait for it (R-20). */
-  #parentWaits(run: ActiveRun, reason: string): void {
+  parentWaits(run: ActiveRun, reason: string): void {
     const job = this.parentJob(run);
     if (job === undefined || job.stage !== "running") return;
     job.stage = "waiting";
@@ -301,12 +351,20 @@ export class TreeExecutor {
     job.run.host.nudge();
   }
 
-  /** Brings a suspended run back to `running`, and its ancestors with it (R-19, R-20). */
-  wake(run: ActiveRun): void {
+  /**
+   * Brings a suspended run back to `running`, and its ancestors with it (R-19, R-20). What an interruption had
+   * stopped besides goes on too, but for `except`, whose caller sees to it.
+   */
+  wake(run: ActiveRun, except?: Job): void {
     const state = this.state(run.runId);
     if (state.status === "suspended") {
+      const halted = haltedSteps(state);
       this.append(run.runId, [{ type: "run_started" }]);
       this.armWallTimer(run);
+      for (const step of halted) {
+        const job = run.jobs.get(step.id);
+        if (job !== undefined && job !== except) job.done = this.background(this.dispatch.goOn(job));
+      }
     }
     const job = this.parentJob(run);
     if (job === undefined) return;
@@ -370,10 +428,22 @@ export class TreeExecutor {
     run.wallTimer?.cancel();
     for (const timer of run.delays.values()) timer.cancel();
     const job = this.parentJob(run);
-    if (job !== undefined && job.stop === undefined && !job.run.ended && job.run.stopping === undefined) {
-      this.dispatch.childEnded(job, this.state(run.runId));
-    }
+    if (job !== undefined) this.#tellParent(job, run);
     this.settleDown();
+  }
+
+  #tellParent(job: Job, child: ActiveRun): void {
+    const parent = this.state(job.run.runId);
+    if (isTerminal(parent.status)) return;
+    // R-12: it was kept from ending by what was open below it.
+    if (parent.stopping !== undefined) {
+      if (!this.stops.has(job.run.runId)) this.background(stopRun(this, job.run.runId, stopOf(parent.stopping)));
+      return;
+    }
+    if (job.stop !== undefined || job.run.stopping !== undefined) return;
+    // A parent that recovery or a pause has stopped hears of it when it goes on.
+    if (parent.status === "suspended" && parent.waits.some((wait) => wait.step_id === undefined)) return;
+    this.dispatch.childEnded(job, this.state(child.runId));
   }
 
   // ── standing still ──────────────────────────────────────────────────────────────────────────────────────────
@@ -397,7 +467,7 @@ export class TreeExecutor {
       allEnded = false;
       if (run.state.status !== "suspended") return;
       const active = this.runs.get(run.header.run_id);
-      if (active !== undefined && (active.stopping !== undefined && !this.paused || active.host.busy || active.cancels.size > 0)) return;
+      if (active !== undefined && ((active.stopping !== undefined && !active.stopped && !this.paused) || active.host.busy || active.cancels.size > 0)) return;
     }
     this.journal.update({
       release: true,

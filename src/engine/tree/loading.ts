@@ -83,12 +83,12 @@ export function treeLedger(loaded: ReadonlyMap<string, LoadedRun>, ended: readon
  * RP-61 with R-17: what was queued or running when its process ended is suspended. It calls nothing outside. A
  * mutation that nobody can be asked about becomes a repair; everything else waits for recovery.
  */
-export function markInterrupted(tree: TreeExecutor, reason: string): string[] {
+export function markInterrupted(tree: TreeExecutor, reason: string, also: { readonly queued?: boolean } = {}): string[] {
   const changed: string[] = [];
   // Children first, so that a parent knows whether its child waits for a person.
   for (const run of [...tree.journal.runs.values()].reverse()) {
     const { state, header } = run;
-    if (state.status !== "running") continue;
+    if (state.status !== "running" && !(state.status === "queued" && also.queued === true)) continue;
     const events: EventBody[] = [];
     let asks = state.waits.some((wait) => wait.granted === undefined && wait.type !== "child");
     for (const step of openSteps(state, ["queued", "running"])) {

@@ -18,6 +18,7 @@ export async function pauseTree(tree: TreeExecutor, payload: JsonObject): Promis
     for (const timer of run.delays.values()) timer.cancel();
     run.delays.clear();
   }
+  tree.permits.sweep();
   const running = [...tree.runs.values()].flatMap((run) =>
     [...run.jobs.values()].filter((job) => job.stage === "running" && job.request.kind === "step" && !job.ended),
   );

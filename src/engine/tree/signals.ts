@@ -11,7 +11,7 @@ import { checkOutput } from "../dispatch/tool.ts";
 import type { ActiveRun, Job } from "../work.ts";
 import type { TreeExecutor } from "./executor.ts";
 import { pauseTree } from "./pausing.ts";
-import { finishCancel, stopRun } from "./stopping.ts";
+import { finishCancel, stopOf, stopRun } from "./stopping.ts";
 import { closeWait, jobOfWait } from "./waiting.ts";
 
 /** Does what the signal asks; resolves when its events are appended. */
@@ -27,8 +27,9 @@ export async function applySignal(tree: TreeExecutor, signal: Signal): Promise<v
   if (!tree.closed && tree.journal.poisoned === undefined) tree.journal.signalDone(signal.signal_id);
 }
 
-/** Signals that are applied to the journal alone; the others need the programs in memory. */
+/** The other signals are applied to the journal alone. Cancelling only a child lets its parent go on (R-20). */
 export function needsPrograms(signal: Signal): boolean {
+  if (signal.kind === "cancel") return signal.run_id !== signal.root_run_id;
   return signal.kind === "approve" || signal.kind === "deny" || signal.kind === "answer" || signal.kind === "repair";
 }
 
@@ -40,14 +41,11 @@ function text(payload: JsonObject, key: string): string | undefined {
 async function cancel(tree: TreeExecutor, runId: string, payload: JsonObject): Promise<void> {
   const reason = text(payload, "reason");
   const decided_by = text(payload, "decided_by");
-  const child = tree.runs.get(runId);
   await stopRun(tree, runId, {
     reason: "cancelled",
     ...(reason === undefined ? {} : { text: reason }),
     ...(decided_by === undefined ? {} : { decided_by }),
   });
-  // R-20: cancelling only a child fails its parent's step `cancelled`; `ended` tells a parent that is in memory.
-  if (child === undefined && tree.journal.run(runId).header.parent_run_id !== undefined) tree.settleDown();
 }
 
 function raiseBudget(tree: TreeExecutor, runId: string, payload: JsonObject): void {
@@ -60,7 +58,12 @@ function raiseBudget(tree: TreeExecutor, runId: string, payload: JsonObject): vo
   }
   if (Object.keys(raised).length === 0) return;
   tree.append(runId, [{ type: "budget_raised", budget: raised, decided_by: text(payload, "decided_by") ?? "unknown" }]);
-  if (runId === tree.rootRunId) tree.ledger = { ...tree.ledger, limits: tree.state(runId).budget };
+  const run = tree.runs.get(runId);
+  if (run !== undefined && tree.state(runId).status === "running") tree.armWallTimer(run);
+  if (runId !== tree.rootRunId) return;
+  tree.ledger = { ...tree.ledger, limits: tree.state(runId).budget };
+  tree.permits.grow(tree.ledger.limits.max_concurrency - now.max_concurrency);
+  tree.dispatch.agents.sweep();
 }
 
 function decide(tree: TreeExecutor, signal: Signal, payload: JsonObject): void {
@@ -126,13 +129,14 @@ function repair(tree: TreeExecutor, run: ActiveRun, job: Job, wait: Wait, payloa
       decided_by: text(payload, "decided_by") ?? "unknown",
     },
   ]);
-  const stop = tree.state(run.runId).stopping;
-  tree.wake(run);
-  if (stop !== undefined || wait.stop_reason === "sibling_failed") return repairStopped(tree, run, job, checked?.output);
+  if (tree.state(run.runId).stopping !== undefined) return repairStopped(tree, run, job, checked?.output);
+  tree.wake(run, job);
+  if (wait.stop_reason === "sibling_failed") return repairSibling(tree, run, job, checked?.output);
   job.stop = undefined;
   if (checked !== undefined) return tree.settle(job, { type: "succeeded", output: checked.output });
   if (resolution === "retry") {
     job.ended = false;
+    job.givenUp = false;
     job.done = tree.background(tree.dispatch.again(job));
     return;
   }
@@ -149,20 +153,21 @@ export function repairedOutput(tree: TreeExecutor, job: Job, value: Json): Retur
 
 /** The run was being stopped when the mutation was lost: the answer ends it as that stop would have (R-12). */
 function repairStopped(tree: TreeExecutor, run: ActiveRun, job: Job, output: Json | undefined): void {
+  if (tree.state(run.runId).status === "suspended") tree.append(run.runId, [{ type: "run_started" }]);
+  settleStopped(tree, run, job, output);
+  const { stopping } = tree.state(run.runId);
+  if (stopping !== undefined) tree.background(stopRun(tree, run.runId, stopOf(stopping)));
+}
+
+/** A sibling's failure had stopped it: the group is done when the last of it is answered. */
+function repairSibling(tree: TreeExecutor, run: ActiveRun, job: Job, output: Json | undefined): void {
+  settleStopped(tree, run, job, output);
+  for (const key of [...run.cancels.keys()])
+    if (run.cancels.get(key)?.instances.has(job.instance)) finishCancel(tree, run, key);
+}
+
+function settleStopped(tree: TreeExecutor, run: ActiveRun, job: Job, output: Json | undefined): void {
   const step_id = job.instance;
   tree.append(run.runId, [output === undefined ? { type: "step_cancelled", step_id } : { type: "step_completed", step_id, output }]);
   tree.dropJob(job);
-  const stop = tree.state(run.runId).stopping;
-  if (stop === undefined) {
-    for (const key of [...run.cancels.keys()]) if (run.cancels.get(key)?.instances.has(step_id)) finishCancel(tree, run, key);
-    return;
-  }
-  run.stopping = undefined;
-  tree.background(
-    stopRun(tree, run.runId, {
-      reason: stop.reason === "timeout" ? "timeout" : "cancelled",
-      ...(stop.text === undefined ? {} : { text: stop.text }),
-      ...(stop.decided_by === undefined ? {} : { decided_by: stop.decided_by }),
-    }),
-  );
 }

@@ -6,7 +6,8 @@
 import type { EventBody } from "../../domain/events.ts";
 import { frontier } from "../../domain/plan/index.ts";
 import { failure, isTerminal, type StopReason } from "../../domain/run.ts";
-import { openSteps, type StepState } from "../../domain/state.ts";
+import { settleAgent } from "../../domain/ledger.ts";
+import { openSteps, type RunState, type StepState } from "../../domain/state.ts";
 import type { OpenRequest } from "../program-host.ts";
 import { CANCELLED_PREFIX } from "../replay.ts";
 import type { ActiveRun, Job } from "../work.ts";
@@ -30,24 +31,42 @@ export function subtree(tree: TreeExecutor, runId: string): string[] {
 }
 
 /** Stops a run with all below it and writes its end (RP-50, RP-51, RP-65). Does nothing for a run that has ended. */
-export async function stopRun(tree: TreeExecutor, runId: string, stop: Stop): Promise<void> {
-  if (isTerminal(tree.state(runId).status)) return;
+export function stopRun(tree: TreeExecutor, runId: string, stop: Stop): Promise<void> {
+  if (isTerminal(tree.state(runId).status)) return Promise.resolve();
+  // The first stop ends it; whoever asks again is answered when it has.
+  const going = tree.stops.get(runId);
+  if (going !== undefined) return going;
   const ids = subtree(tree, runId);
+  const work = stopRuns(tree, ids, runId, stop).finally(() => {
+    for (const id of ids) if (tree.stops.get(id) === work) tree.stops.delete(id);
+  });
+  for (const id of ids) if (!tree.stops.has(id)) tree.stops.set(id, work);
+  return work;
+}
+
+async function stopRuns(tree: TreeExecutor, ids: readonly string[], runId: string, stop: Stop): Promise<void> {
   const jobs: Job[] = [];
   for (const id of ids) {
     const run = tree.runs.get(id);
     if (run === undefined) continue;
-    if (run.stopping !== undefined && run.stopping !== "sibling_failed") return;
     run.stopping = stop.reason;
+    run.stopped = false;
     quiet(run);
     jobs.push(...run.jobs.values());
   }
   await stopJobs(tree, jobs, stop.reason);
   if (tree.closed || isTerminal(tree.state(runId).status)) return;
-  let open = false;
-  for (const id of ids) open = !endRun(tree, id, id === runId ? stop : { ...stop, reason: "cancelled" }) || open;
-  if (open) for (const id of ids) suspendStopped(tree, id);
+  for (const id of ids) endRun(tree, id, id === runId ? stop : { ...stop, reason: "cancelled" });
+  for (const id of ids) suspendStopped(tree, id);
+  const top = tree.runs.get(runId);
+  if (top !== undefined && !top.ended) tree.parentWaits(top, "repair");
   tree.settleDown();
+}
+
+/** How a run that waits for a repair was being stopped. */
+export function stopOf(stop: NonNullable<RunState["stopping"]>): Stop {
+  const { reason, ...rest } = stop;
+  return { ...rest, reason: reason === "timeout" ? "timeout" : "cancelled" };
 }
 
 function quiet(run: ActiveRun): void {
@@ -65,6 +84,7 @@ export async function stopJobs(tree: TreeExecutor, jobs: readonly Job[], reason:
     for (const timer of job.timers) timer.cancel();
     job.timers = [];
   }
+  tree.permits.sweep();
   tree.dispatch.agents.sweep();
   if (running.length === 0) return;
   // a barrier comes before a cancel signal.
@@ -100,17 +120,17 @@ function isUnknown(tree: TreeExecutor, runId: string, step: StepState): boolean 
   return job === undefined || (job.stage === "running" && !job.ended);
 }
 
-/** Writes the end of one run; false when a mutation is open, which then is written as a repair. */
-function endRun(tree: TreeExecutor, runId: string, stop: Stop): boolean {
+/** Writes the end of one run; a mutation that is open, here or below, is written as what the run waits for. */
+function endRun(tree: TreeExecutor, runId: string, stop: Stop): void {
   const state = tree.state(runId);
-  if (isTerminal(state.status)) return true;
+  if (isTerminal(state.status)) return;
   const open = openSteps(state, OPEN);
   const unknown = open.filter((step) => isUnknown(tree, runId, step));
-  const events: EventBody[] = late(tree, runId, open);
-  if (unknown.length > 0) {
+  const events: EventBody[] = [...late(tree, runId, open), ...lostReservations(tree, state)];
+  if (unknown.length > 0 || open.some((step) => childIsOpen(tree, step))) {
     tree.append(runId, [...events, ...requested(tree, runId, stop)]);
     for (const step of unknown) openRepair(tree, runId, step, stop.reason);
-    return false;
+    return;
   }
   for (const step of open) events.push(settledBy(step, stop));
   if (stop.reason === "timeout" && open.length === 0) {
@@ -124,7 +144,16 @@ function endRun(tree: TreeExecutor, runId: string, stop: Stop): boolean {
   for (const step of open) tree.runs.get(runId)?.jobs.delete(step.id);
   const run = tree.runs.get(runId);
   if (run !== undefined) tree.ended(run);
-  return true;
+}
+
+/** a call whose process died before it answered is booked at all that was reserved for it. */
+function lostReservations(tree: TreeExecutor, state: RunState): EventBody[] {
+  const events: EventBody[] = [];
+  for (const [instance, lost] of state.reservations) {
+    tree.ledger = settleAgent(tree.ledger, lost, lost).ledger;
+    events.push({ type: "phase", name: "agent_usage_recorded", instance, ...lost, estimated: true });
+  }
+  return events;
 }
 
 const TIME_IS_UP = failure("budget_exceeded", "the run's wall time is over");
@@ -179,22 +208,23 @@ function openRepair(tree: TreeExecutor, runId: string, step: StepState, reason: 
     { type: "step_suspended", step_id: step.id, reason: "outcome unknown", wait: newWait(tree, runId, wait, step.id) },
   ]);
   const job = tree.runs.get(runId)?.jobs.get(step.id);
-  if (job !== undefined) job.stage = "waiting";
+  if (job === undefined) return;
+  job.stage = "waiting";
+  job.givenUp = true;
 }
 
-/** A stopped run that cannot end yet stands still on its repair. */
+/** A stopped run that cannot end yet stands still on its repair, or on the child that does. */
 function suspendStopped(tree: TreeExecutor, runId: string): void {
-  const state = tree.state(runId);
-  if (state.status !== "running") return;
-  for (const step of openSteps(state, ["queued", "running"]))
-    if (!isUnknown(tree, runId, step))
-      tree.append(runId, [{ type: "step_suspended", step_id: step.id, reason: "the run is being stopped" }]);
-  const wait = tree.state(runId).waits[0];
-  tree.append(runId, [
-    wait === undefined
-      ? { type: "run_suspended", reason: "child", wait: newWait(tree, runId, { type: "child", reason: "repair" }) }
-      : { type: "run_suspended", reason: wait.type },
-  ]);
+  const run = tree.runs.get(runId);
+  if (run !== undefined) run.stopped = true;
+  if (tree.state(runId).status !== "running") return;
+  for (const step of openSteps(tree.state(runId), ["queued", "running"])) {
+    const wait = childIsOpen(tree, step)
+      ? { wait: newWait(tree, runId, { type: "child" as const, child_run_id: step.child_run_id as string, reason: "repair" }, step.id) }
+      : {};
+    tree.append(runId, [{ type: "step_suspended", step_id: step.id, reason: "the run is being stopped", ...wait }]);
+  }
+  tree.append(runId, [{ type: "run_suspended", reason: tree.state(runId).waits[0]?.type ?? "repair" }]);
 }
 
 // ── fail-fast siblings ────────────────────────────────────────────────────────────────────────────────────────
@@ -242,7 +272,7 @@ export function finishCancel(tree: TreeExecutor, run: ActiveRun, key: string): v
   for (const step of stopped) run.jobs.delete(step.id);
   if (!done) return run.host.nudge();
   run.cancels.delete(key);
-  run.host.deliver({ type: "cancelled", key });
+  tree.deliver(run, { type: "cancelled", key });
 }
 
 function childIsOpen(tree: TreeExecutor, step: StepState): boolean {

@@ -1,10 +1,9 @@
 /** Steps that wait for the outside: how a wait is written down, timed and ended (R-9, R-19, R-28). */
 import { dispatchId } from "../../domain/journal.ts";
 import { hashJson, type Json } from "../../domain/json.ts";
-import { type Decision, failure, isTerminal, type RepairEvidence, type Wait } from "../../domain/run.ts";
-import type { ToolDescriptor } from "../../ports/index.ts";
+import { type Decision, failure, isTerminal, type RepairEvidence, type SideEffect, type Wait } from "../../domain/run.ts";
 import { intent, reserveAndQueue } from "../dispatch/index.ts";
-import type { ToolSpec, WaitSpec } from "../program.ts";
+import type { WaitSpec } from "../program.ts";
 import type { StepRequest, WaitRequest } from "../program-host.ts";
 import type { Outcome } from "../replay.ts";
 import type { ActiveRun, Job } from "../work.ts";
@@ -32,15 +31,20 @@ export function suspendStep(tree: TreeExecutor, job: Job, reason: string, wait: 
 }
 
 /** What a person is asked when policy, or the tool itself, says `ask` (R-9). */
-export function approvalWait(tree: TreeExecutor, job: Job, spec: ToolSpec, tool: ToolDescriptor, prompt?: string): NewWait {
+export function approvalWait(
+  tree: TreeExecutor,
+  job: Job,
+  asked: { readonly name: string; readonly side_effect: SideEffect; readonly capabilities: readonly string[] },
+  prompt?: string,
+): NewWait {
   return {
     type: "tool_approval",
-    tool: spec.tool,
+    tool: asked.name,
     tool_call_id: dispatchId(job.run.runId, job.instance, tree.state(job.run.runId).steps.get(job.instance)?.attempts ?? 1),
     input: job.request.input,
-    side_effect: tool.side_effect,
-    capabilities: [...new Set([...tool.capabilities, ...spec.capabilities])],
-    digest: digestOf(tree, job.run.runId, job.instance, spec.tool, job.request.inputHash),
+    side_effect: asked.side_effect,
+    capabilities: [...new Set(asked.capabilities)],
+    digest: digestOf(tree, job.run.runId, job.instance, asked.name, job.request.inputHash),
     ...(prompt === undefined ? {} : { prompt }),
   };
 }

@@ -3,7 +3,7 @@
  * the event loop, transactions, and what happens when a commit fails (R-4). Knows nothing of tables.
  */
 import { HoldfastError } from "../../domain/errors.ts";
-import { atLeast, type Db, OLDEST_SQLITE, type OpenDatabase } from "./driver.ts";
+import { atLeast, collectStatements, type Db, OLDEST_SQLITE, type OpenDatabase } from "./driver.ts";
 import { isBroken, isBusy, isFull, storageFault, unavailable } from "./faults.ts";
 import { assertOurs, markOpened, prepareFile } from "./file.ts";
 import { SCHEMA } from "./schema.ts";
@@ -92,7 +92,10 @@ export class Connection {
   }
 
   #transact<T>(act: string, body: (db: Db) => T, landed: ((db: Db) => Landed) | undefined): Transacted<T> {
-    if (this.#alone) this.#drop();
+    if (this.#alone) {
+      this.#drop();
+      collectStatements();
+    }
     const db = this.#handle();
     db.run("BEGIN IMMEDIATE");
     let value: T;

@@ -4,6 +4,8 @@
  * the WAL repairs of 3.51.3). Everything else in this room speaks to `Db`.
  */
 import { createRequire } from "node:module";
+import { setFlagsFromString } from "node:v8";
+import { runInNewContext } from "node:vm";
 
 /** The oldest SQLite whose WAL is trusted here. */
 export const OLDEST_SQLITE = "3.51.3";
@@ -86,6 +88,13 @@ function wrap(database: DatabaseSync): Db {
       database.close();
     },
   };
+}
+
+/** Ends the statements of closed databases now (see `Db`): for a handle whose file lock stands in the way. */
+export function collectStatements(): void {
+  setFlagsFromString("--expose-gc");
+  const collect: unknown = runInNewContext("gc");
+  if (typeof collect === "function") collect();
 }
 
 let loaded: SqliteModule | undefined;

@@ -6,6 +6,7 @@ import { randomUUID } from "node:crypto";
 import * as fs from "node:fs";
 import * as path from "node:path";
 import { HoldfastError } from "../../domain/errors.ts";
+import type { JsonObject } from "../../domain/json.ts";
 import type { OpenDatabase } from "./driver.ts";
 import { storageFault } from "./faults.ts";
 import { APPLICATION_ID, SCHEMA, SCHEMA_VERSION } from "./schema.ts";
@@ -40,7 +41,8 @@ export function markOpened(file: string): void {
 export function prepareFile(file: string, readOnly: boolean, open: OpenDatabase): void {
   const state = inspect(file);
   if (state === "store") return;
-  if (readOnly) throw refusal(file, "no store is there", "start a run first, or choose another path");
+  if (readOnly)
+    throw refusal(file, "no store is there", "start a run first, or choose another path", { missing: true });
   if (state === "missing") create(file, open);
   else fill(file, open);
 }
@@ -65,11 +67,13 @@ export function assertOurs(file: string, applicationId: number, version: number)
   throw refusal(file, `its schema is ${version}, this build knows ${SCHEMA_VERSION}`, `${todo}; nothing was changed`);
 }
 
-function refusal(file: string, state: string, todo: string): HoldfastError {
-  return new HoldfastError("storage", `Cannot open "${file}": ${state}; ${todo}`);
+function refusal(file: string, state: string, todo: string, details: JsonObject = {}): HoldfastError {
+  return new HoldfastError("storage", `Cannot open "${file}": ${state}; ${todo}`, { details });
 }
 
 const HEADER_BYTES = 100;
+/** The last bit says how the log's checksums are ordered. */
+const LOG_MAGIC = 0x377f0682;
 
 /** The database header as its readers would see it: from the file, or from a commit still in the log. */
 function newestHeader(file: string): Buffer | undefined {
@@ -88,6 +92,7 @@ function headerInLog(log: string): Buffer | undefined {
   const fd = fs.openSync(log, "r");
   try {
     const head = readAt(fd, 0, 32);
+    if ((head.readUInt32BE(0) & ~1) >>> 0 !== LOG_MAGIC) return undefined;
     const pageSize = head.readUInt32BE(8);
     let pending: Buffer | undefined;
     let found: Buffer | undefined;

@@ -4,7 +4,7 @@
  */
 import { HoldfastError } from "../../domain/errors.ts";
 import type { RunHeader } from "../../domain/run.ts";
-import type { CommitResult, RunCommit, Segment, SnapshotBlob, TreeCommit } from "../../ports/run-store.ts";
+import type { CommitResult, RunCommit, Segment, SnapshotBlob, TreeCommit } from "../../ports/index.ts";
 import type { Landed } from "./connection.ts";
 import { bindHash, bindText, type Db, readHash, readText } from "./driver.ts";
 import { FIRST_TERMINAL, POS_STRIDE, STATUS_NUMBERS } from "./schema.ts";

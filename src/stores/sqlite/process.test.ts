@@ -19,7 +19,7 @@ beforeAll(async () => {
   fs.mkdirSync(cache, { recursive: true });
   bundles = fs.mkdtempSync(join(cache, "holdfast-process-"));
   await build({
-    entryPoints: [fileURLToPath(new URL("./process.fixture.ts", import.meta.url))],
+    entryPoints: [fileURLToPath(new URL("../../../test/crash/sqlite-child.ts", import.meta.url))],
     outfile: join(bundles, "process.mjs"),
     bundle: true,
     platform: "node",

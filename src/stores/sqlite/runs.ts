@@ -1,7 +1,7 @@
 /** Reading runs: one, a tree, or a page of a list. A list never reads a journal, nor more rows than its pages. */
 import type { RunHeader, RunStatus, WaitType } from "../../domain/run.ts";
 import { RUN_STATUSES } from "../../domain/run.ts";
-import type { RunQuery, RunRecord } from "../../ports/run-store.ts";
+import type { RunQuery, RunRecord } from "../../ports/index.ts";
 import { bindText, type Db, readText, type Value } from "./driver.ts";
 import { STATUS_NUMBERS, statusOf } from "./schema.ts";
 import { pageSize, sessionNumber } from "./sessions.ts";

@@ -1,7 +1,7 @@
 /** Sessions: the isolation boundary, their free metadata, and how many runs they have open. */
 import { HoldfastError } from "../../domain/errors.ts";
 import { type Json, setOwn } from "../../domain/json.ts";
-import type { SessionPatch, SessionRecord } from "../../ports/session-store.ts";
+import type { SessionPatch, SessionRecord } from "../../ports/index.ts";
 import { bindText, type Db } from "./driver.ts";
 
 const LARGEST_PAGE = 200;

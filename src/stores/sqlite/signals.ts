@@ -1,7 +1,7 @@
 /** Signals: what others ask of whoever holds a tree. They wait in order of arrival until it has acted. */
 import { HoldfastError } from "../../domain/errors.ts";
 import type { Json } from "../../domain/json.ts";
-import type { Signal, SignalKind } from "../../ports/run-store.ts";
+import type { Signal, SignalKind } from "../../ports/index.ts";
 import { bindText, type Db, readText } from "./driver.ts";
 import { findTree } from "./trees.ts";
 

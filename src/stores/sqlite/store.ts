@@ -8,14 +8,16 @@ import type {
   RunRecord,
   RunStore,
   Segment,
+  SessionPatch,
+  SessionRecord,
+  SessionStore,
   Signal,
   SnapshotBlob,
   StoreInfo,
   TreeCommit,
   TreeRecord,
   WaitQuery,
-} from "../../ports/run-store.ts";
-import type { SessionPatch, SessionRecord, SessionStore } from "../../ports/session-store.ts";
+} from "../../ports/index.ts";
 import { ChangeWatch } from "./change-watch.ts";
 import { Connection, MEMORY } from "./connection.ts";
 import { bindHash, type Db, type OpenDatabase, openDatabase } from "./driver.ts";

@@ -3,7 +3,7 @@
  * store's wall clock. The rule for `due_at_ms` of an unclaimed tree is in `dueAt`.
  */
 import type { Json } from "../../domain/json.ts";
-import type { Claim, TreeCommit, TreeRecord, TreeUpdate } from "../../ports/run-store.ts";
+import type { Claim, TreeCommit, TreeRecord, TreeUpdate } from "../../ports/index.ts";
 import { bindText, type Db, readText } from "./driver.ts";
 
 /** A tree as the checks of a commit or a claim see it. */

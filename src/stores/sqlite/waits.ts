@@ -1,6 +1,6 @@
 /** Open waits as rows, so that an inbox is one page of an index however many runs there are. */
 import type { Wait, WaitType } from "../../domain/run.ts";
-import type { WaitQuery } from "../../ports/run-store.ts";
+import type { WaitQuery } from "../../ports/index.ts";
 import { bindText, type Db, readText, type Value } from "./driver.ts";
 import { pageSize, sessionNumber } from "./sessions.ts";
 

@@ -3,9 +3,9 @@
  * `node process.mjs ACT FILE OWNER`. Every line on stdout is a promise that was kept before it was written.
  */
 import { writeSync } from "node:fs";
-import { startCommit, TestJournal, treeCommit } from "../../testing/index.ts";
-import { openDatabase, type OpenDatabase } from "./driver.ts";
-import { openSqliteStore, type SqliteStore } from "./index.ts";
+import { type OpenDatabase, openDatabase } from "../../src/stores/sqlite/driver.ts";
+import { openSqliteStore, type SqliteStore } from "../../src/stores/sqlite/index.ts";
+import { startCommit, TestJournal, treeCommit } from "../../src/testing/index.ts";
 
 const [act = "", file = "", owner = ""] = process.argv.slice(2);
 

@@ -178,6 +178,17 @@ export interface RunsApi {
   restart(runId: string, session?: string, origin?: "explicit" | "automatic"): Promise<RunHandle>;
   verify(runId: string, session?: string): Promise<{ ok: boolean; segments: number; events: number; broken?: string }>;
   bundle(runId: string, session?: string): Promise<Bundle>;
+  /** Lines of `journal.jsonl` and the folded state; `tree` takes the children along (R-23). */
+  export(
+    runId: string,
+    options?: { readonly tree?: boolean },
+    session?: string,
+  ): Promise<{ readonly lines: AsyncIterable<string>; readonly snapshot: Json }>;
+  /** Reads an exported journal back, every hash checked. @throws input, conflict */
+  import(
+    lines: AsyncIterable<string>,
+    session?: string,
+  ): Promise<{ readonly run_id: string; readonly events: number; readonly runs: number; readonly truncated_tail: boolean }>;
 }
 
 export interface WaitsApi {

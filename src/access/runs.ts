@@ -19,7 +19,7 @@ import {
   why,
 } from "../domain/projections/index.ts";
 import { isTerminal } from "../domain/run.ts";
-import { readJournal, loadHeader } from "../engine/index.ts";
+import { exportLines, exportSnapshot, importJournal, loadHeader, readJournal } from "../engine/index.ts";
 import type { RunRecord } from "../ports/index.ts";
 import type { ListQuery, OperatorEvent, PublicRun, Run, RunHandle, RunsApi, Verb } from "./api.ts";
 import { type AccessContext, needEngine, needStore, sessionOf } from "./context.ts";
@@ -28,7 +28,7 @@ import { driveRun, followEvents } from "./driving.ts";
 import { findRun } from "./finding.ts";
 import { rootOf, create, tightened } from "./starting.ts";
 import { preflightError } from "./preflight.ts";
-import { readEvents, recordOf, viewOf } from "./views.ts";
+import { loadState, readEvents, recordOf, viewOf } from "./views.ts";
 
 const MAX_EVENTS = 1_000;
 
@@ -238,6 +238,17 @@ async function* followed(context: AccessContext, runId: string, since: number, s
   yield* operatorEvents(context, runId, since, signal);
 }
 
+async function exportRun(context: AccessContext, runId: string, tree: boolean, session?: string): ReturnType<RunsApi["export"]> {
+  const { record } = await recordOf(context, runId, session);
+  const store = needStore(context);
+  const members = tree ? await store.treeRuns(record.root_run_id) : [record];
+  const bundle = (await bundleOf(context, record)) as unknown as Json;
+  async function* lines(): AsyncGenerator<string> {
+    for (const [i, member] of members.entries()) yield* exportLines(store, member, i === 0 ? bundle : undefined);
+  }
+  return { lines: lines(), snapshot: exportSnapshot(await loadState(store, record)) };
+}
+
 export function runsApi(context: AccessContext): RunsApi {
   return {
     list: (query) => listRuns(context, query),
@@ -260,6 +271,8 @@ export function runsApi(context: AccessContext): RunsApi {
     resume: (runId, _options, session) => resumeRun(context, runId, session),
     restart: async (runId, session, origin = "explicit") => handleOf(context, (await restartRun(context, runId, session, origin)).run_id, false, session),
     verify: (runId, session) => verifyRun(context, runId, session),
+    export: (runId, options, session) => exportRun(context, runId, options?.tree ?? false, session),
+    import: async (lines, session) => importJournal(needStore(context), lines, (await sessionOf(context, session)).session_id),
     bundle: async (runId, session) => bundleOf(context, (await recordOf(context, runId, session)).record),
   };
 }

@@ -4,5 +4,6 @@ export { Engine, ENGINE_VERSION, type EngineOptions, type NewRun, type Subscribe
 export { StepFailure } from "./program.ts";
 export { systemClock, systemIds } from "./system.ts";
 export { loadHeader, loadRun, readJournal } from "./tree/loading.ts";
+export { exportLines, exportSnapshot, type Imported, importJournal, MAX_LINE_BYTES } from "./transfer.ts";
 export { hydrateEvents, readArtifact, unpackText } from "./values.ts";
 export { DEFAULT_LIMITS, type EngineLimits, type EnginePorts } from "./work.ts";

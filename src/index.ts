@@ -117,6 +117,7 @@ async function compose(options: Composition): Promise<Holdfast> {
       limits,
       engineLimits: engineLimits(options.limits),
       durability: options.durability ?? "standard",
+      readOnly: options.readOnly ?? false,
       session: options.session ?? "default",
     },
     async () => {
@@ -145,9 +146,10 @@ async function openStore(options: Composition): Promise<{ store: RunStore & Sess
   const { store: wanted } = options;
   if (typeof wanted === "object") return { store: wanted, close: async () => undefined };
   const { openSqliteStore } = await import("./stores/sqlite/index.ts");
-  const path = wanted === undefined ? undefined : sqlitePath(wanted);
+  const folder = openWorkspaceFolder(options.workspaceRoot);
+  const state = options.readOnly === true ? folder.state_dir : undefined;
   const store = await openSqliteStore({
-    path: path ?? join(prepareState(openWorkspaceFolder(options.workspaceRoot)), "holdfast.db"),
+    path: wanted === undefined ? join(state ?? prepareState(folder), "holdfast.db") : sqlitePath(wanted),
     ...(options.readOnly === undefined ? {} : { readOnly: options.readOnly }),
   });
   return { store, close: () => store.close() };

@@ -3,6 +3,7 @@
  * MCP, TypeScript — is a thin form over `Holdfast`; none re-derives what it answers.
  */
 import type { ErrorDoc } from "../domain/errors.ts";
+import type { RunEvent } from "../domain/events.ts";
 import type { Json, JsonObject } from "../domain/json.ts";
 import type { Bundle, Diagnostic, InvocationPolicy } from "../domain/plan/definition.ts";
 import type {
@@ -10,12 +11,22 @@ import type {
   PublicEvent,
   PublicPlan,
   PublicRun,
+  PublicStep,
   Run,
   RunSummary,
   StepDetail,
   Why,
 } from "../domain/projections/index.ts";
-import type { Budgets, DefinitionKind, RepairEvidence, RunStatus, SideEffect, Wait, WaitType } from "../domain/run.ts";
+import type {
+  Budgets,
+  DefinitionKind,
+  RepairEvidence,
+  RunStatus,
+  SideEffect,
+  StepStatus,
+  Wait,
+  WaitType,
+} from "../domain/run.ts";
 import type { SessionPatch, SessionRecord, StoreInfo, ToolDescriptor } from "../ports/index.ts";
 
 export {
@@ -142,10 +153,29 @@ export type Resolution =
 export interface Verb {
   readonly run: Run;
   readonly pending: boolean;
+  /** Of the signal that waits, when it is pending. */
+  readonly signal_id?: string;
+}
+
+/** A row of a run's steps. `failure` is the public one. */
+export interface StepRow extends PublicStep {
+  readonly started_at_ms?: number;
+}
+
+/** Event lines of one segment, and the hash that ends it (R-23). */
+export interface JournalLine {
+  readonly text: string;
+  readonly segment: { readonly first: number; readonly last: number; readonly prev: string; readonly hash: string };
 }
 
 export interface RunsApi {
   list(query?: ListQuery): Promise<{ readonly runs: readonly RunSummary[]; readonly next_cursor?: string }>;
+  /** One page of a run's steps, by instance id. */
+  steps(
+    runId: string,
+    query?: { readonly status?: readonly StepStatus[]; readonly limit?: number; readonly cursor?: string },
+    session?: string,
+  ): Promise<{ readonly steps: readonly StepRow[]; readonly next_cursor?: string }>;
   /** Full id, unique suffix of at least 6 characters, `last` or `last:WORKFLOW`. @throws not_found, usage (ambiguous) */
   find(ref: string, session?: string): Promise<string>;
   get(runId: string, session?: string): Promise<PublicRun>;
@@ -163,9 +193,16 @@ export interface RunsApi {
   ): Promise<readonly PublicEvent[]>;
   /** Journal first, then live: every event once, in order, until the run ends. */
   follow(runId: string, options?: { since?: number } & Followed, session?: string): AsyncIterable<OperatorEvent>;
+  /** As `follow`, in the public form. */
+  followPublic(runId: string, options?: { since?: number } & Followed, session?: string): AsyncIterable<PublicEvent>;
+  /** The journal as it is stored, from the segment that holds `since` + 1 on. @throws storage when it was altered */
+  journal(runId: string, options?: { readonly since?: number }, session?: string): AsyncIterable<JournalLine>;
+  /** A large value of this run by its hash. @throws not_found also for a value of another run */
+  artifact(runId: string, sha256: string, session?: string): Promise<Uint8Array>;
   /** @throws not_possible before the end, terminal when it ended without one */
   output(runId: string, session?: string): Promise<Json>;
-  why(runId: string, session?: string): Promise<Why>;
+  /** `public`: without tool names, prompts and other texts of the run (RP-74). */
+  why(runId: string, session?: string, options?: { readonly public?: boolean }): Promise<Why>;
   /** Drives the run here when nobody else does, else follows; resolves when it ends or is suspended. */
   drive(runId: string, options?: Followed, session?: string): Promise<Run>;
   cancel(
@@ -175,7 +212,7 @@ export interface RunsApi {
   ): Promise<Verb>;
   pause(runId: string, options?: { reason?: string; decided_by?: string }, session?: string): Promise<Verb>;
   resume(runId: string, options?: { decided_by?: string }, session?: string): Promise<Verb>;
-  restart(runId: string, session?: string, origin?: "explicit" | "automatic"): Promise<RunHandle>;
+  restart(runId: string, session?: string, origin?: "explicit" | "automatic", key?: string): Promise<RunHandle>;
   verify(runId: string, session?: string): Promise<{ ok: boolean; segments: number; events: number; broken?: string }>;
   bundle(runId: string, session?: string): Promise<Bundle>;
   /** Lines of `journal.jsonl` and the folded state; `tree` takes the children along (R-23). */
@@ -213,6 +250,12 @@ export interface WaitsApi {
 
 export interface WorkflowsApi {
   list(): Promise<readonly WorkflowEntry[]>;
+  /** The list and the number of the publication that it is of (RP-9). */
+  publication(): Promise<{ readonly publication_revision: number; readonly workflows: readonly WorkflowEntry[] }>;
+  /** An entry with its public plan (absent for what is broken or no plan) and the text it was read from. */
+  show(ref: WorkflowRef): Promise<{ readonly entry: WorkflowEntry; readonly plan?: PublicPlan; readonly source: string }>;
+  /** Faults of a text that is in no file yet; the ending of `file` says the form. */
+  check(source: string, file: string): Promise<readonly Diagnostic[]>;
   get(ref: WorkflowRef): Promise<WorkflowEntry>;
   preview(
     ref: WorkflowRef,
@@ -221,16 +264,61 @@ export interface WorkflowsApi {
   reload(): Promise<{ publication_revision: number; diagnostics: readonly Diagnostic[] }>;
 }
 
+/** A session, how many of its runs have not ended, and whether its workspace is trusted now. */
+export type SessionView = SessionRecord & { readonly active_runs: number; readonly trusted: boolean };
+
 export interface SessionsApi {
-  list(): Promise<readonly (SessionRecord & { active_runs: number })[]>;
+  list(): Promise<readonly SessionView[]>;
+  page(query?: {
+    readonly limit?: number;
+    readonly cursor?: string;
+  }): Promise<{ readonly sessions: readonly SessionView[]; readonly next_cursor?: string }>;
   create(request: {
     name: string;
     posture?: SessionRecord["posture"];
     orchestration_opt_in?: boolean;
     metadata?: JsonObject;
   }): Promise<SessionRecord>;
-  get(idOrName: string): Promise<SessionRecord & { active_runs: number }>;
+  get(idOrName: string): Promise<SessionView>;
   update(idOrName: string, patch: SessionPatch): Promise<SessionRecord>;
+}
+
+/** What this process has just made durable. */
+export interface Committed {
+  readonly run_id: string;
+  readonly root_run_id: string;
+  readonly session_id: string;
+  readonly workflow_id: string;
+  readonly workflow_revision: number;
+  readonly status: RunStatus;
+  readonly suspension?: WaitType;
+  readonly events: readonly RunEvent[];
+}
+
+/** GD-72: what a live view needs to know; it reads the rest. */
+export interface RunChange {
+  readonly version: 3;
+  readonly run_id: string;
+  readonly event_sequence: number;
+  readonly changed_at_ms: number;
+}
+
+/** Who asks over HTTP: a name for the journal, and what it may do. */
+export interface Caller {
+  readonly name: string;
+  readonly role: "observer" | "operator";
+}
+
+export interface HandlerOptions {
+  /**
+   * Who asks, decided by the server that this is mounted in; undefined is refused (401). Without it the tokens of
+   * `holdfast token add` in the workspace's state folder count.
+   */
+  readonly authenticate?: (request: Request) => Caller | undefined | Promise<Caller | undefined>;
+  /** Path that it is mounted at, without a slash at the end; default none. */
+  readonly base_path?: string;
+  /** Exact `Host` values that are answered; default: any, since the outer server has chosen. */
+  readonly allow_hosts?: readonly string[];
 }
 
 /** The whole of Holdfast in one process (R-39). */
@@ -243,6 +331,12 @@ export interface Holdfast {
   readonly sessions: SessionsApi;
   readonly toolList: () => readonly ToolDescriptor[];
   storeInfo(): Promise<StoreInfo>;
+  /** Calls back with everything this process commits, once it is durable; answers how to stop. */
+  observe(listener: (committed: Committed) => void): () => void;
+  /** Changes of the session's runs, whichever process makes them, from now on until `signal` aborts (GD-72). */
+  changes(options?: Followed, session?: string): AsyncIterable<RunChange>;
+  /** The HTTP interface, to mount in a server of one's own (R-39). */
+  handler(options?: HandlerOptions): (request: Request) => Promise<Response>;
   /** Marks interrupted runs and continues those that are safe (R-17); answers the runs it changed. */
   recover(): Promise<readonly string[]>;
   close(): Promise<void>;

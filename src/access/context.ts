@@ -47,6 +47,8 @@ export interface AccessContext {
   readonly limits: AccessLimits;
   readonly engineLimits: Partial<EngineLimits>;
   readonly durability: Durability;
+  /** The store was opened for reading alone. */
+  readonly readOnly: boolean;
   /** Session used when a request names none. */
   readonly session: string;
 }
@@ -77,6 +79,7 @@ export async function sessionOf(context: AccessContext, wanted: string | undefin
   if (name !== DEFAULT_SESSION && name !== context.session)
     throw new HoldfastError("not_found", `Cannot find the session "${name}"; see: holdfast sessions`);
   const now = context.clock.now();
+  // Looking at what nobody has used yet shows nothing, and writes nothing.
   const session: SessionRecord = {
     session_id: context.ids.uuid(),
     name,
@@ -87,6 +90,7 @@ export async function sessionOf(context: AccessContext, wanted: string | undefin
     created_at_ms: now,
     updated_at_ms: now,
   };
+  if (context.readOnly) return session;
   try {
     await store.createSession(session);
     return session;

@@ -1,6 +1,7 @@
 /** Puts the operations together: the one door for callers (DESIGN §9). */
 import { HoldfastError } from "../domain/errors.ts";
 import type { Holdfast } from "./api.ts";
+import { changesOf, observed } from "./changes.ts";
 import { type AccessContext, needStore } from "./context.ts";
 import { recoverRuns } from "./recovering.ts";
 import { handleOf, runsApi } from "./runs.ts";
@@ -9,7 +10,8 @@ import { startRun } from "./starting.ts";
 import { waitsApi } from "./waits.ts";
 import { workflowsApi } from "./workflows.ts";
 
-export function createAccess(context: AccessContext, close: () => Promise<void>): Holdfast {
+/** All but the HTTP interface, which the composition root adds: rooms above are not known here. */
+export function createAccess(context: AccessContext, close: () => Promise<void>): Omit<Holdfast, "handler"> {
   let closing: Promise<void> | undefined;
   const open = <T>(act: () => Promise<T>): Promise<T> => {
     if (closing !== undefined) return Promise.reject(new HoldfastError("server_unavailable", "Cannot do this: Holdfast is closed; open it again"));
@@ -35,6 +37,8 @@ export function createAccess(context: AccessContext, close: () => Promise<void>)
     workflows: workflowsApi(context),
     sessions: sessionsApi(context),
     toolList: () => context.tools.list(),
+    observe: (listener) => observed(context, listener),
+    changes: (options = {}, session) => changesOf(context, options.signal, session),
     storeInfo: () => needStore(context).info(),
     recover: () => open(() => recoverRuns(context)),
     close: shut,

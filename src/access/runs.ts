@@ -21,11 +21,12 @@ import {
 import { isTerminal } from "../domain/run.ts";
 import { exportLines, exportSnapshot, importJournal, loadHeader, readJournal } from "../engine/index.ts";
 import type { RunRecord } from "../ports/index.ts";
-import type { ListQuery, OperatorEvent, PublicRun, Run, RunHandle, RunsApi, Verb } from "./api.ts";
+import type { ListQuery, OperatorEvent, PublicEvent, PublicRun, Run, RunHandle, RunsApi, Verb } from "./api.ts";
 import { type AccessContext, needEngine, needStore, sessionOf } from "./context.ts";
 import { readCursor, writeCursor } from "./cursors.ts";
 import { driveRun, followEvents } from "./driving.ts";
 import { findRun } from "./finding.ts";
+import { artifactOf, journalLines, stepsPage } from "./history.ts";
 import { rootOf, create, tightened } from "./starting.ts";
 import { preflightError } from "./preflight.ts";
 import { loadState, readEvents, recordOf, viewOf } from "./views.ts";
@@ -121,13 +122,15 @@ export async function verb(
   const { record } = await recordOf(context, runId, session);
   const view = await viewOf(context, record);
   demand(act.decide(view));
+  const signal_id = context.ids.uuid();
   const taken = await needEngine(context).signal(
     { root_run_id: record.root_run_id, run_id: record.run_id },
     act.kind,
     act.payload(view),
     act.waitMs,
+    signal_id,
   );
-  return { run: await inspectRun(context, runId, session), pending: !taken };
+  return { run: await inspectRun(context, runId, session), pending: !taken, ...(taken ? {} : { signal_id }) };
 }
 
 async function cancelRun(context: AccessContext, runId: string, options: { reason?: string; decided_by?: string; wait_ms?: number } = {}, session?: string): Promise<Verb> {
@@ -165,7 +168,7 @@ async function resumeRun(context: AccessContext, runId: string, session?: string
 }
 
 /** RP-64: a fresh run from the pinned bundle, the tightened budgets and the validated arguments; authority is today's. */
-async function restartRun(context: AccessContext, runId: string, session: string | undefined, origin: "explicit" | "automatic"): Promise<{ run_id: string }> {
+async function restartRun(context: AccessContext, runId: string, session: string | undefined, origin: "explicit" | "automatic", key?: string): Promise<{ run_id: string; replayed: boolean }> {
   const { record, owner } = await recordOf(context, runId, session);
   const bundle = await bundleOf(context, record);
   if (origin === "automatic") {
@@ -179,7 +182,7 @@ async function restartRun(context: AccessContext, runId: string, session: string
   return create(
     context,
     owner,
-    { workflow: bundle.root_id, args: view.state.header.args, origin },
+    { workflow: bundle.root_id, args: view.state.header.args, origin, ...(key === undefined ? {} : { key }) },
     tightened(bundle, undefined, restricted, context),
     { restricted, costAsked: rootOf(bundle).budgets.max_cost_micros !== undefined, made_from: { run_id: runId, how: "restart" } },
   );
@@ -204,17 +207,21 @@ async function verifyRun(context: AccessContext, runId: string, session?: string
   return { ok: true, segments, events };
 }
 
-async function whyRun(context: AccessContext, runId: string, session?: string): ReturnType<RunsApi["why"]> {
+async function whyRun(context: AccessContext, runId: string, session?: string, options: { readonly public?: boolean } = {}): ReturnType<RunsApi["why"]> {
   const { record } = await recordOf(context, runId, session);
   const tree = await needStore(context).getTree(record.root_run_id);
   const here = needEngine(context).holds(record.root_run_id) !== undefined;
   const live = tree?.owner !== undefined && (tree.lease_expires_at_ms ?? 0) > context.clock.now();
-  return why(await viewOf(context, record), {
+  return why(
+    await viewOf(context, record),
+    {
     holder: here ? "here" : live ? "other" : "none",
     ...(tree?.lease_expires_at_ms === undefined ? {} : { lease_expires_at_ms: tree.lease_expires_at_ms }),
     ...(tree === undefined ? {} : { recoveries: tree.recoveries }),
     trusted: context.trusted(),
-  });
+    },
+    options,
+  );
 }
 
 export function handleOf(context: AccessContext, run_id: string, replayed: boolean, session: string | undefined): RunHandle {
@@ -238,6 +245,11 @@ async function* followed(context: AccessContext, runId: string, since: number, s
   yield* operatorEvents(context, runId, since, signal);
 }
 
+async function* followedPublic(context: AccessContext, runId: string, since: number, signal: AbortSignal | undefined, session: string | undefined): AsyncGenerator<PublicEvent> {
+  await recordOf(context, runId, session);
+  for await (const event of followEvents(context, runId, since, signal)) yield publicEvent(runId, event);
+}
+
 async function exportRun(context: AccessContext, runId: string, tree: boolean, session?: string): ReturnType<RunsApi["export"]> {
   const { record } = await recordOf(context, runId, session);
   const store = needStore(context);
@@ -259,8 +271,12 @@ export function runsApi(context: AccessContext): RunsApi {
     events: async (runId, query = {}, session) => (await pageOf(context, runId, query, session)).map((e) => operatorEvent(runId, e)),
     publicEvents: async (runId, query = {}, session) => (await pageOf(context, runId, query, session)).map((e) => publicEvent(runId, e)),
     follow: (runId, options = {}, session) => followed(context, runId, options.since ?? 0, options.signal, session),
+    followPublic: (runId, options = {}, session) => followedPublic(context, runId, options.since ?? 0, options.signal, session),
+    steps: (runId, query, session) => stepsPage(context, runId, query, session),
+    journal: (runId, options, session) => journalLines(context, runId, options?.since ?? 0, session),
+    artifact: (runId, sha256, session) => artifactOf(context, runId, sha256, session),
     output: (runId, session) => outputOf(context, runId, session),
-    why: (runId, session) => whyRun(context, runId, session),
+    why: (runId, session, options) => whyRun(context, runId, session, options),
     drive: async (runId, options = {}, session) => {
       await recordOf(context, runId, session);
       await driveRun(context, runId, options);
@@ -269,7 +285,10 @@ export function runsApi(context: AccessContext): RunsApi {
     cancel: (runId, options, session) => cancelRun(context, runId, options, session),
     pause: (runId, options, session) => pauseRun(context, runId, options, session),
     resume: (runId, _options, session) => resumeRun(context, runId, session),
-    restart: async (runId, session, origin = "explicit") => handleOf(context, (await restartRun(context, runId, session, origin)).run_id, false, session),
+    restart: async (runId, session, origin = "explicit", key) => {
+      const { run_id, replayed } = await restartRun(context, runId, session, origin, key);
+      return handleOf(context, run_id, replayed, session);
+    },
     verify: (runId, session) => verifyRun(context, runId, session),
     export: (runId, options, session) => exportRun(context, runId, options?.tree ?? false, session),
     import: async (lines, session) => importJournal(needStore(context), lines, (await sessionOf(context, session)).session_id),

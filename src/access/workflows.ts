@@ -9,6 +9,12 @@ import { compileEnv, readArgs, rootOf, tightened } from "./starting.ts";
 export function workflowsApi(context: AccessContext): WorkflowsApi {
   return {
     list: async () => context.catalog.entries(),
+    publication: async () => ({ publication_revision: context.catalog.publication_revision, workflows: context.catalog.entries() }),
+    show: async (ref) => {
+      const { entry, definition, source } = context.catalog.resolve(ref);
+      return { entry, ...(definition === undefined ? {} : { plan: publicPlan(definition.plan) }), source };
+    },
+    check: async (source, file) => context.catalog.checkText(source, file),
     get: async (ref) => context.catalog.resolve(ref).entry,
     preview: (ref, options) => preview(context, ref, options),
     reload: async () => {

@@ -94,6 +94,8 @@ export interface Catalog {
   reload(): ReloadResult;
   /** Faults of these files and folders; without any: of the whole catalog. Shadowed entries are judged too. */
   checkFiles(paths?: readonly string[]): readonly Diagnostic[];
+  /** Faults of a definition's text that is in no file yet; `file` is the name shown, its ending says the form. */
+  checkText(text: string, file: string): readonly Diagnostic[];
 }
 
 /** Reads all roots once. Faults of single files and folders are diagnostics of the catalog, never thrown. */
@@ -222,6 +224,11 @@ class DiskCatalog implements Catalog {
     for (const { compiled, path } of checked)
       diagnostics.push(...compiled.diagnostics, ...this.#checkNested(compiled, path, find));
     return diagnostics;
+  }
+
+  checkText(text: string, file: string): readonly Diagnostic[] {
+    const compiled = compileText(text, file, basename(file, extname(file)), this.#options.env);
+    return [...compiled.diagnostics, ...this.#checkNested(compiled, file, this.#nested)];
   }
 
   readonly #nested: FindNested = (id) => {

@@ -66,6 +66,7 @@ export class Engine {
   readonly #held = new Map<string, Held>();
   readonly #attaching = new Map<string, Promise<TreeExecutor | undefined>>();
   readonly #subscribers = new Map<string, Set<Subscriber>>();
+  readonly #observers = new Set<Subscriber>();
   readonly #bundles = new Map<string, Bundle>();
   /** Bundles that the store is known to have: they are not sent again with every start. */
   readonly #stored = new Set<string>();
@@ -521,9 +522,10 @@ export class Engine {
     kind: SignalKind,
     payload: Json,
     waitMs = SIGNAL_WAIT_MS,
+    signal_id = this.ports.ids.uuid(),
   ): Promise<boolean> {
-    const { store, clock, ids } = this.ports;
-    const signal: Signal = { ...target, signal_id: ids.uuid(), kind, payload, created_at_ms: clock.now() };
+    const { store, clock } = this.ports;
+    const signal: Signal = { ...target, signal_id, kind, payload, created_at_ms: clock.now() };
     await store.putSignal(signal, kind === "cancel" || kind === "pause" || kind === "posture");
     const until = clock.now() + waitMs;
     for (;;) {
@@ -580,7 +582,14 @@ export class Engine {
     };
   }
 
+  /** Durable events of every run as this process commits them: for figures and for whoever watches a session. */
+  observe(observer: Subscriber): () => void {
+    this.#observers.add(observer);
+    return () => void this.#observers.delete(observer);
+  }
+
   #publish(runId: string, events: readonly RunEvent[], state: RunState): void {
+    for (const observer of this.#observers) observer(events, state);
     for (const subscriber of this.#subscribers.get(runId) ?? []) subscriber(events, state);
   }
 

@@ -102,7 +102,8 @@ export class ProgramHost {
   #queue: Delivery[] = [];
   #head = 0;
   #parked: (() => void)[] = [];
-  #replaying: boolean;
+  /** Until `goLive`: a run's first requests, too, are parked until its executor is ready for them. */
+  #replaying = true;
   #pumping = false;
   #frozen = false;
   /** Retry delays delivered since the last event: they ride in the next one (events.ts). */
@@ -115,7 +116,6 @@ export class ProgramHost {
     this.#recorded = recorded;
     this.#live = live;
     this.#queue = [...recorded.deliveries];
-    this.#replaying = recorded.visits.size > 0 || recorded.decisions.size > 0 || recorded.retries.size > 0;
   }
 
   get frozen(): boolean {
@@ -214,7 +214,9 @@ export class ProgramHost {
     if (this.#pumping || this.#frozen) return;
     this.#pumping = true;
     await quiescence();
-    await this.#deliverAll();
+    // What arrives in the very microtask in which the queue was found empty is not left lying.
+    do await this.#deliverAll();
+    while (this.#head < this.#queue.length && !this.#frozen);
     this.#pumping = false;
     if (!this.#frozen && !this.#replaying) this.#live.quiet();
   }

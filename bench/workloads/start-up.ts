@@ -1,0 +1,60 @@
+/** What a process pays to load the built package, and to answer `holdfast --help`, over a Node that does nothing. */
+import { spawnSync } from "node:child_process";
+import { join } from "node:path";
+import { pathToFileURL } from "node:url";
+import { build } from "tsdown";
+import { atMost, type Bench, medianOf, type Measured, repeat, shown, type Workload } from "../measure.ts";
+
+const BUILT = join(".cache", "bench-dist");
+
+export const startUp: Workload = { name: "start-up", measure };
+
+async function measure({ size }: Bench): Promise<Measured> {
+  await buildPackage();
+  const library = pathToFileURL(join(process.cwd(), BUILT, "index.mjs")).href;
+  const nothing = ["-e", "0"];
+  const load = ["--input-type=module", "-e", `import ${JSON.stringify(library)}`];
+  const help = [join(BUILT, "cli.mjs"), "--help"];
+  for (const words of [nothing, load, help]) seconds(words);
+  const taken = await repeat(size.starts, async () => ({
+    nothing: seconds(nothing),
+    load: seconds(load),
+    help: seconds(help),
+  }));
+  const node = shown(medianOf(taken, (one) => one.nothing));
+  const figure = (work: string, field: "load" | "help") => ({
+    work,
+    value: medianOf(taken, (one) => one[field] - one.nothing),
+    must: atMost(0.2, "s"),
+    aim: atMost(0.1, "s"),
+    beside: `${shown(medianOf(taken, (one) => one[field]))} s; \`node -e 0\` ${node} s`,
+  });
+  return { figures: [figure('`import "holdfast"`, built', "load"), figure("`holdfast --help`, built", "help")] };
+}
+
+/** The code of the published build (tsdown.config.ts), without its types: they are not loaded. */
+async function buildPackage(): Promise<void> {
+  await build({
+    config: false,
+    entry: { cli: "src/cli/main.ts", index: "src/index.ts", testing: "src/testing/index.ts" },
+    format: "esm",
+    platform: "node",
+    target: "node20.19",
+    outDir: BUILT,
+    clean: true,
+    dts: false,
+    logLevel: "error",
+  });
+}
+
+function seconds(words: readonly string[]): number {
+  const start = performance.now();
+  const { status, stderr } = spawnSync(process.execPath, words, { encoding: "utf8", env: withoutOptions() });
+  if (status !== 0) throw new Error(`Cannot measure: node ended with ${status}: ${stderr}`);
+  return (performance.now() - start) / 1000;
+}
+
+function withoutOptions(): NodeJS.ProcessEnv {
+  const { NODE_OPTIONS: _, ...env } = process.env;
+  return env;
+}

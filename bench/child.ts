@@ -4,6 +4,8 @@ import type { Hot } from "./measure.ts";
 import { profiled } from "./profile.ts";
 
 const FLAG = "--child";
+/** No piece of work takes longer, on a slow machine neither; what does hangs. */
+const LONGEST_MS = 180_000;
 
 /** What a child does: answers with plain data. `tell` says something meanwhile. */
 export type ChildWork = (request: never, tell: (message: unknown) => void) => Promise<unknown>;
@@ -25,9 +27,15 @@ interface Message {
 export function startChild(work: string, request: unknown): Child {
   const program = process.argv[1] ?? "";
   const child = fork(program, [FLAG, work, JSON.stringify(request)], { stdio: ["ignore", "inherit", "inherit", "ipc"] });
-  const gone = new Promise<void>((resolve) => child.once("exit", () => resolve()));
-  const answer = message(child, "answer");
-  const told = message(child, "told");
+  const overdue = setTimeout(() => child.kill("SIGKILL"), LONGEST_MS);
+  const gone = new Promise<void>((resolve) =>
+    child.once("exit", () => {
+      clearTimeout(overdue);
+      resolve();
+    }),
+  );
+  const answer = message(child, work, "answer");
+  const told = message(child, work, "told");
   // Whoever kills a child does not wait for its answer.
   answer.catch(() => undefined);
   told.catch(() => undefined);
@@ -41,13 +49,15 @@ export function startChild(work: string, request: unknown): Child {
   };
 }
 
-function message(child: ChildProcess, wanted: Message["type"]): Promise<unknown> {
+function message(child: ChildProcess, work: string, wanted: Message["type"]): Promise<unknown> {
   return new Promise((resolve, reject) => {
     child.on("message", ({ type, value }: Message) => {
       if (type === wanted) resolve(value);
       else if (type === "failed") reject(new Error(String(value)));
     });
-    child.once("exit", (code, signal) => reject(new Error(`Cannot measure: the child ended with ${code ?? signal}`)));
+    child.once("exit", (code, signal) =>
+      reject(new Error(`Cannot measure: the child that does "${work}" ended with ${code ?? signal}`)),
+    );
   });
 }
 

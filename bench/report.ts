@@ -7,6 +7,8 @@ import { type Bound, type Cost, type Figure, type Hot, type Measured, shown } fr
 export interface Result extends Measured {
   readonly name: string;
   readonly hot?: readonly Hot[];
+  /** Why there are no figures. */
+  readonly failed?: string;
 }
 
 export interface Conditions {
@@ -28,7 +30,7 @@ export function report(results: readonly Result[], conditions: Conditions): stri
       "one turn of the event loop; *raw rate*: single-row durable commits (docs/performance.md).",
     ...(costs.length === 0 ? [] : ["## What a step costs", costTable(costs)]),
     "## What is missed",
-    ...missed(results),
+    missed(results),
   ].join("\n\n")}\n`;
 }
 
@@ -81,17 +83,18 @@ export function misses(measured: Measured): readonly Figure[] {
   return measured.figures.filter(({ value, must }) => !meets(value, must));
 }
 
-function missed(results: readonly Result[]): string[] {
+function missed(results: readonly Result[]): string {
   const lines = results.flatMap((result) => {
+    const again = `\`npm run bench -- ${result.name}\``;
+    if (result.failed !== undefined) return [`- **${result.name} failed** (${again}): ${result.failed}`];
     const those = misses(result);
-    if (those.length === 0) return [];
     const sentences = those.map(
       ({ work, value, must }) =>
-        `- **${work}** (\`npm run bench -- ${result.name}\`): ${shown(value)} ${must.unit} where ${boundText(must)} is a must; ${factor(value, must)}.`,
+        `- **${work}** (${again}): ${shown(value)} ${must.unit} where ${boundText(must)} is a must; ${factor(value, must)}.`,
     );
-    return [...sentences, ...(result.hot === undefined ? [] : [hotText(result.hot)])];
+    return [...sentences, ...(result.hot === undefined ? [] : [hotText(result.name, result.hot)])];
   });
-  return lines.length === 0 ? ["Nothing: every must is reached."] : [lines.join("\n")];
+  return lines.length === 0 ? "Nothing: every must is reached." : lines.join("\n");
 }
 
 function factor(value: number, must: Bound): string {
@@ -99,7 +102,7 @@ function factor(value: number, must: Bound): string {
   return `${shown(times)} times too ${must.is === "at most" ? "much" : "little"}`;
 }
 
-function hotText(hot: readonly Hot[]): string {
-  const shares = hot.map(({ where, share }) => `    - ${(share * 100).toFixed(1)} % ${where}`);
-  return ["  Where the thread's time goes (self time, one more run under the profiler):", ...shares].join("\n");
+function hotText(name: string, hot: readonly Hot[]): string {
+  const shares = hot.map(({ where, share }) => `  - ${(share * 100).toFixed(1)} % ${where}`);
+  return [`- Where the time of ${name} goes (self time of the main thread, once more under the profiler):`, ...shares].join("\n");
 }

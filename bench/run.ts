@@ -40,15 +40,22 @@ function asked(): Asked {
   };
 }
 
+/** One workload that fails leaves the others their figures; the command then fails in the end. */
 async function measure(workload: Workload, bench: Bench, profile: boolean): Promise<Result> {
   const start = performance.now();
   process.stderr.write(`${workload.name} … `);
   collectGarbage();
-  const measured = await workload.measure(bench);
-  const wanted = profile || (misses(measured).length > 0 && bench.size === FULL);
-  const hot = wanted ? await workload.profile?.(bench) : undefined;
-  process.stderr.write(`${((performance.now() - start) / 1000).toFixed(1)} s\n`);
-  return { name: workload.name, ...measured, ...(hot === undefined ? {} : { hot }) };
+  try {
+    const measured = await workload.measure(bench);
+    const wanted = profile || (misses(measured).length > 0 && bench.size === FULL);
+    const hot = wanted ? await workload.profile?.(bench) : undefined;
+    process.stderr.write(`${((performance.now() - start) / 1000).toFixed(1)} s\n`);
+    return { name: workload.name, ...measured, ...(hot === undefined ? {} : { hot }) };
+  } catch (error) {
+    const failed = error instanceof Error ? error.message : String(error);
+    process.stderr.write(`failed: ${failed}\n`);
+    return { name: workload.name, figures: [], failed };
+  }
 }
 
 async function main(): Promise<void> {
@@ -62,6 +69,7 @@ async function main(): Promise<void> {
     const text = report(results, { date, tiny, seconds: (performance.now() - start) / 1000 });
     process.stdout.write(text);
     if (out !== undefined) writeFileSync(out, text);
+    if (results.some(({ failed }) => failed !== undefined)) process.exitCode = 1;
   } finally {
     rmSync(parent, { recursive: true, force: true, maxRetries: 5 });
   }

@@ -118,6 +118,7 @@ async function compose(options: Composition): Promise<Holdfast> {
       engineLimits: engineLimits(options.limits),
       durability: options.durability ?? "standard",
       readOnly: options.readOnly ?? false,
+      ...(options.log === undefined ? {} : { log: options.log }),
       session: options.session ?? "default",
     },
     async () => {

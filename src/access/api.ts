@@ -27,6 +27,7 @@ import type {
   Wait,
   WaitType,
 } from "../domain/run.ts";
+import type { ToolSetOptions, WorkflowTools } from "./workflow-tools.ts";
 import type { SessionPatch, SessionRecord, StoreInfo, ToolDescriptor } from "../ports/index.ts";
 
 export {
@@ -213,6 +214,8 @@ export interface RunsApi {
   pause(runId: string, options?: { reason?: string; decided_by?: string }, session?: string): Promise<Verb>;
   resume(runId: string, options?: { decided_by?: string }, session?: string): Promise<Verb>;
   restart(runId: string, session?: string, origin?: "explicit" | "automatic", key?: string): Promise<RunHandle>;
+  /** A new run from the failed steps of a failed one (R-2j). @throws not_possible */
+  retry(runId: string, stepId?: string, session?: string): Promise<RunHandle>;
   verify(runId: string, session?: string): Promise<{ ok: boolean; segments: number; events: number; broken?: string }>;
   bundle(runId: string, session?: string): Promise<Bundle>;
   /** Lines of `journal.jsonl` and the folded state; `tree` takes the children along (R-23). */
@@ -330,6 +333,8 @@ export interface Holdfast {
   readonly workflows: WorkflowsApi;
   readonly sessions: SessionsApi;
   readonly toolList: () => readonly ToolDescriptor[];
+  /** Tools by which a model starts and looks after the runs of one session (RP-80 … RP-83). */
+  tools(options?: ToolSetOptions): WorkflowTools;
   storeInfo(): Promise<StoreInfo>;
   /** Calls back with everything this process commits, once it is durable; answers how to stop. */
   observe(listener: (committed: Committed) => void): () => void;

@@ -6,7 +6,7 @@ import { type AccessContext, needEngine, needStore, sessionOf } from "./context.
 /** How often runs of other processes are looked through at most, ms. */
 const LOOK_EVERY_MS = 500;
 /** Pages of open runs looked through: what lies behind is told when it changes here, or read by lists. */
-const MAX_PAGES = 50;
+const MAX_PAGES = 10;
 const PAGE = 200;
 const OPEN = ["queued", "running", "suspended"] as const;
 
@@ -40,12 +40,18 @@ export async function* changesOf(context: AccessContext, signal: AbortSignal | u
     fresh.set(run_id, { version: 3, run_id, event_sequence: last.sequence, changed_at_ms: last.at_ms });
     waker.wake();
   });
-  const unwatch = needStore(context).watch(() => waker.wake());
+  // Set by the store's word, so that a session where nothing happens is not looked through.
+  let stirred = false;
+  const unwatch = needStore(context).watch(() => {
+    stirred = true;
+    waker.wake();
+  });
   signal?.addEventListener("abort", waker.wake, { once: true });
   let looked = context.clock.monotonic();
   try {
     while (signal?.aborted !== true) {
-      if (context.clock.monotonic() - looked >= LOOK_EVERY_MS) {
+      if (stirred && context.clock.monotonic() - looked >= LOOK_EVERY_MS) {
+        stirred = false;
         for (const change of await movedElsewhere(context, session_id, told)) if (!fresh.has(change.run_id)) fresh.set(change.run_id, change);
         looked = context.clock.monotonic();
       }

@@ -49,6 +49,8 @@ export interface AccessContext {
   readonly durability: Durability;
   /** The store was opened for reading alone. */
   readonly readOnly: boolean;
+  /** For operators: what callers are not told. */
+  readonly log?: (level: "info" | "warn" | "error", message: string, details: Record<string, unknown>) => void;
   /** Session used when a request names none. */
   readonly session: string;
 }

@@ -8,6 +8,7 @@ import { handleOf, runsApi } from "./runs.ts";
 import { sessionsApi } from "./sessions.ts";
 import { startRun } from "./starting.ts";
 import { waitsApi } from "./waits.ts";
+import { createTools } from "./workflow-tools.ts";
 import { workflowsApi } from "./workflows.ts";
 
 /** All but the HTTP interface, which the composition root adds: rooms above are not known here. */
@@ -37,6 +38,7 @@ export function createAccess(context: AccessContext, close: () => Promise<void>)
     workflows: workflowsApi(context),
     sessions: sessionsApi(context),
     toolList: () => context.tools.list(),
+    tools: (options) => createTools(context, options),
     observe: (listener) => observed(context, listener),
     changes: (options = {}, session) => changesOf(context, options.signal, session),
     storeInfo: () => needStore(context).info(),

@@ -3,3 +3,26 @@ export type * from "./api.ts";
 export { ACTION_NAMES } from "./api.ts";
 export { type AccessContext, type AccessLimits, DEFAULT_ACCESS_LIMITS } from "./context.ts";
 export { createAccess } from "./holdfast.ts";
+export type { RunOutcome } from "./run-outcome.ts";
+export { ToolCallError, type ToolErrorKind, type ToolLog } from "./tool-errors.ts";
+export {
+  classifyWorkflowRun,
+  MAX_WAIT_MS,
+  parseWorkflowRun,
+  parseWorkflowWait,
+  WORKFLOW_RUN,
+  WORKFLOW_RUN_SCHEMA,
+  WORKFLOW_WAIT,
+  WORKFLOW_WAIT_SCHEMA,
+  type WorkflowRunCall,
+} from "./workflow-run.ts";
+export type {
+  AiSdkSchema,
+  AiSdkTool,
+  FunctionTool,
+  ToolAnnotations,
+  ToolCallOptions,
+  ToolSetOptions,
+  WorkflowTool,
+  WorkflowTools,
+} from "./workflow-tools.ts";

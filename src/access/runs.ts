@@ -8,6 +8,7 @@ import {
   decideCancel,
   decidePause,
   decideRestart,
+  decideRetry,
   decideResume,
   operatorEvent,
   operatorRun,
@@ -188,6 +189,25 @@ async function restartRun(context: AccessContext, runId: string, session: string
   );
 }
 
+/** R-2j: a new run that begins with what settled in a failed one and goes on at its failed steps. */
+async function retryRun(context: AccessContext, runId: string, stepId: string | undefined, session: string | undefined): Promise<{ run_id: string }> {
+  const { record, owner } = await recordOf(context, runId, session);
+  const view = await viewOf(context, record);
+  demand(decideRetry(view));
+  const step = stepId === undefined ? undefined : view.state.steps.get(stepId);
+  if (stepId !== undefined && step?.status !== "failed")
+    throw new HoldfastError("not_possible", `Cannot retry the step "${stepId}": it is ${step?.status ?? "unknown"} and only a failed step is retried`);
+  const bundle = await bundleOf(context, record);
+  const restricted = !context.trusted();
+  return create(
+    context,
+    owner,
+    { workflow: bundle.root_id, args: view.state.header.args },
+    { bundle, budget: view.state.budget },
+    { restricted, costAsked: rootOf(bundle).budgets.max_cost_micros !== undefined, made_from: { run_id: runId, how: "retry" } },
+  );
+}
+
 async function verifyRun(context: AccessContext, runId: string, session?: string): ReturnType<RunsApi["verify"]> {
   const { record } = await recordOf(context, runId, session);
   let segments = 0;
@@ -289,6 +309,7 @@ export function runsApi(context: AccessContext): RunsApi {
       const { run_id, replayed } = await restartRun(context, runId, session, origin, key);
       return handleOf(context, run_id, replayed, session);
     },
+    retry: async (runId, stepId, session) => handleOf(context, (await retryRun(context, runId, stepId, session)).run_id, false, session),
     verify: (runId, session) => verifyRun(context, runId, session),
     export: (runId, options, session) => exportRun(context, runId, options?.tree ?? false, session),
     import: async (lines, session) => importJournal(needStore(context), lines, (await sessionOf(context, session)).session_id),

@@ -165,6 +165,7 @@ export async function create(
     queue: request.queue ?? false,
     maxOpenRuns: options.restricted ? Math.min(UNTRUSTED_OPEN_RUNS, context.limits.open_runs) : context.limits.open_runs,
     ...(request.key === undefined ? {} : { key: { key: request.key, request_hash } }),
+    ...(options.made_from?.how === "retry" ? { retryOf: options.made_from.run_id } : {}),
   });
   return { run_id: answered, replayed: !created };
 }

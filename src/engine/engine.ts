@@ -16,6 +16,8 @@ import { LeaseClock } from "./leases.ts";
 import { TreeExecutor } from "./tree/executor.ts";
 import { TreeJournal } from "./tree/journal.ts";
 import { loadRun, markInterrupted, revive, treeLedger, type LoadedRun } from "./tree/loading.ts";
+import type { Recorded } from "./replay.ts";
+import { copyOf } from "./tree/retrying.ts";
 import { applySignal, needsPrograms } from "./tree/signals.ts";
 import { stopRun } from "./tree/stopping.ts";
 import { DEFAULT_LIMITS, type EngineLimits, type EnginePorts, type LateResult } from "./work.ts";
@@ -43,7 +45,11 @@ export interface NewRun {
   /** Leave it queued for a worker process. */
   readonly queue: boolean;
   readonly maxOpenRuns: number;
+  /** The ended run whose settled prefix this one begins with (R-2j). */
+  readonly retryOf?: string;
 }
+
+const QUEUED = { type: "run_queued" as const };
 
 interface Held {
   readonly tree: TreeExecutor;
@@ -115,7 +121,10 @@ export class Engine {
       },
       this.#stored.has(header.bundle_hash) ? undefined : { hash: header.bundle_hash, bytes: request.bundleBytes },
     );
-    journal.append(header.run_id, request.queue ? [{ type: "run_queued" }] : [{ type: "run_queued" }, { type: "run_started" }]);
+    const copied = request.retryOf === undefined ? undefined : await copyOf(this.ports.store, request.retryOf, held.tree.services.definition(`${header.workflow_id}@${header.workflow_revision}`));
+    const fresh = request.queue ? [QUEUED] : [QUEUED, { type: "run_started" as const }];
+    journal.append(header.run_id, copied?.events ?? fresh);
+    if (copied !== undefined) held.tree.absorb(header.run_id);
     if (request.queue) journal.update({ wake_at_ms: this.ports.clock.now() });
     try {
       await journal.barrier();
@@ -131,10 +140,16 @@ export class Engine {
       return { run_id: header.run_id, created: true };
     }
     if (this.#held.size === 1) this.#lease.renewed(sent);
-    const session = await this.ports.sessions.getSession(header.session_id);
-    if (session !== undefined) held.tree.posture = session.posture;
-    void held.tree.background(held.tree.begin(held.tree.activate(header)));
+    held.reviving = held.tree.background(this.#begin(held.tree, header, copied?.recorded));
     return { run_id: header.run_id, created: true };
+  }
+
+  async #begin(tree: TreeExecutor, header: RunHeader, recorded: Recorded | undefined): Promise<void> {
+    const session = await this.ports.sessions.getSession(header.session_id);
+    if (session !== undefined) tree.posture = session.posture;
+    // It may have been stopped before its program was there.
+    if (tree.closing || tree.stops.size > 0 || isTerminal(tree.state(header.run_id).status)) return;
+    await tree.begin(tree.activate(header, recorded));
   }
 
   #hold(
@@ -505,7 +520,9 @@ export class Engine {
     const { tree } = held;
     return tree.background(
       (async () => {
-        if (needsPrograms(signal) && (tree.runs.size === 0 || held.reviving !== undefined)) await this.go(tree, "woken");
+        // What is being started or revived is told when it is there: half of it would not hear.
+        if (held.reviving !== undefined) await held.reviving.catch(() => undefined);
+        if (needsPrograms(tree, signal) && tree.runs.size === 0) await this.go(tree, "woken");
         if (tree.closed) return;
         await applySignal(tree, signal);
         tree.settleDownSoon();
@@ -528,11 +545,11 @@ export class Engine {
     const signal: Signal = { ...target, signal_id, kind, payload, created_at_ms: clock.now() };
     await store.putSignal(signal, kind === "cancel" || kind === "pause" || kind === "posture");
     const until = clock.now() + waitMs;
-    for (;;) {
+    for (let pause = 4; ; pause = Math.min(50, pause * 2)) {
       await this.#deliver(signal);
       if (!(await store.signalExists(signal.signal_id))) return true;
       if (clock.now() >= until) return false;
-      await this.#pause(50);
+      await this.#pause(pause);
     }
   }
 

@@ -16,6 +16,7 @@ function live(go: (request: Request) => void, quiet: () => void = () => undefine
     admit: () => undefined,
     reserveRetry: () => undefined,
     now: () => 0,
+    ready: () => undefined,
     nondeterminism: problem,
     quiet,
   };

@@ -82,6 +82,8 @@ export interface LiveRun {
   /** RP-26: undefined when a retry was reserved; appends `retry_reserved`. */
   reserveRetry(key: string, dueAtMs: number): Failure | undefined;
   now(): number;
+  /** What is parked goes live, and more of it than what the journal has open. */
+  ready(): void;
   /** The program asked for something else than was recorded. */
   nondeterminism(message: string): void;
   /** The program can go no further by itself, or has ended (`host.ended`). */
@@ -101,7 +103,7 @@ export class ProgramHost {
   readonly #open = new Map<string, Request>();
   #queue: Delivery[] = [];
   #head = 0;
-  #parked: (() => void)[] = [];
+  #parked: { readonly act: () => void; readonly fresh: boolean }[] = [];
   /** Until `goLive`: a run's first requests, too, are parked until its executor is ready for them. */
   #replaying = true;
   #pumping = false;
@@ -139,7 +141,8 @@ export class ProgramHost {
   goLive(): void {
     if (this.#frozen) return;
     this.#replaying = false;
-    for (const request of this.#parked.splice(0)) request();
+    if (this.#parked.some((parked) => parked.fresh)) this.#live.ready();
+    for (const parked of this.#parked.splice(0)) parked.act();
     void this.#pump();
   }
 
@@ -297,7 +300,7 @@ export class ProgramHost {
       request.resumed = true;
       this.#whenLive(() => {
         if (!request.dead) this.#live.go(request);
-      });
+      }, false);
     });
   }
 
@@ -317,9 +320,9 @@ export class ProgramHost {
     return true;
   }
 
-  #whenLive(act: () => void): void {
+  #whenLive(act: () => void, fresh = true): void {
     if (this.#frozen) return;
-    if (this.#replaying) this.#parked.push(act);
+    if (this.#replaying) this.#parked.push({ act, fresh });
     else act();
   }
 

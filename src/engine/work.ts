@@ -58,6 +58,8 @@ export interface ActiveRun {
 export interface PendingCancel {
   readonly key: string;
   readonly instances: Set<string>;
+  /** All that could be stopped has; a person has to say what became of the rest. */
+  waiting: boolean;
 }
 
 /** An answer that came after its attempt was given up. */

@@ -68,7 +68,8 @@ export function faultyStore(inner: RunStore & SessionStore, plan: FaultPlan = {}
 
   const write = async (method: string, args: readonly unknown[], act: () => Promise<unknown>): Promise<unknown> => {
     const group = method === "commit" ? (args[0] as readonly TreeCommit[]) : [];
-    const fault = plan.write?.(++writes, method, group);
+    writes++;
+    const fault = plan.write?.(writes, method, group);
     if (fault === undefined) return act();
     if (fault.kind === "stop") {
       if (fault.when === "after") await act();
@@ -84,7 +85,9 @@ export function faultyStore(inner: RunStore & SessionStore, plan: FaultPlan = {}
   const claim = async (act: () => Promise<unknown>): Promise<unknown> => {
     const claimed = await act();
     const took = Array.isArray(claimed) ? claimed.length > 0 : claimed !== undefined;
-    if (!took || plan.write?.(++writes, "claim", [])?.kind !== "stop") return claimed;
+    if (!took) return claimed;
+    writes++;
+    if (plan.write?.(writes, "claim", [])?.kind !== "stop") return claimed;
     stop();
     return NEVER;
   };
@@ -93,7 +96,8 @@ export function faultyStore(inner: RunStore & SessionStore, plan: FaultPlan = {}
     if (stopped) return NEVER;
     await awake(undefined);
     plan.onCall?.(method);
-    const fault = plan.call?.(++calls, method);
+    calls++;
+    const fault = plan.call?.(calls, method);
     if (fault === "busy") throw busy();
     if (fault === "io") throw broken("the disk reported an error; check the disk, then try again", "none");
     if (WRITES.has(method)) return write(method, args, act);

@@ -30,6 +30,7 @@ export { type Compiled, type CompileEnv, compilePlan, isPreflightProblem } from 
 export { type CredentialFinding, findCredential, isCredentialKey, type ScreenedPlace } from "./credentials.ts";
 export * from "./definition.ts";
 export { planEditorSchema } from "./editor-schema.ts";
+export { childPath, leafPaths, liesBelow, placeKey, ROOT_PATH, readRetryKey, splitInstance } from "./places.ts";
 export { momentMs } from "./read.ts";
 export { stepTemplates, templateReferences } from "./references.ts";
 export { containsSecret, declaredSecrets, secretHandles, substituteSecrets } from "./secrets.ts";

@@ -138,7 +138,7 @@ export function decideRetry(view: RunView): Allowance {
       `it is ${view.state.status} and only a failed run is retried`,
       "see its other actions",
     );
-  return notRoot(view, act) ?? refuse("not_possible", act, "this build does not offer it", "start a new run");
+  return notRoot(view, act) ?? { ok: true };
 }
 
 export function decideFork(_view: RunView): Allowance {
@@ -214,7 +214,9 @@ function openFor(run: RunState, ask: Ask): Wait[] {
 }
 
 function nothingOpen(view: RunView, ask: Ask): Allowance {
-  const elsewhere = members(view).find((run) => run !== view.state && openFor(run, ask).length > 0);
+  const elsewhere = members(view).find(
+    (run) => run.header.run_id !== view.state.header.run_id && openFor(run, ask).length > 0,
+  );
   if (elsewhere !== undefined)
     return refuse(
       "not_possible",

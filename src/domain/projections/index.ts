@@ -17,7 +17,7 @@ export {
   type RunView,
 } from "./decisions.ts";
 export { operatorEvent, publicEvent } from "./event.ts";
-export { operatorRun, publicRun, runSummary, type SummarySource } from "./run.ts";
+export { operatorRun, publicRun, publicStep, runSummary, type SummarySource } from "./run.ts";
 export { stepDetail } from "./step.ts";
 export {
   ACTION_NAMES,

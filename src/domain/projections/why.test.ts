@@ -86,7 +86,7 @@ const CASES: readonly Case[] = [
     extra: NOBODY,
     cause: "no_worker",
     sentence:
-      "The run is queued and no worker process has taken it; resume it to drive it here, or start a worker process.",
+      "The run is queued and no worker process has taken it; resume it here, or start a worker process to take it.",
     ends_by: ["resume"],
   },
   {

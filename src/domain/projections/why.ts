@@ -162,7 +162,7 @@ function queued(ground: Ground): Found {
   return found(
     ground,
     "no_worker",
-    "The run is queued and no worker process has taken it; resume it to drive it here, or start a worker process.",
+    "The run is queued and no worker process has taken it; resume it here, or start a worker process to take it.",
     { ends_by: ["resume"] },
   );
 }

@@ -6,7 +6,8 @@ import { type Failure, failure, isTerminal, type RunHeader } from "../../domain/
 import type { RunState, StepState } from "../../domain/state.ts";
 import type { ChildRequest } from "../program-host.ts";
 import type { TreeExecutor } from "../tree/executor.ts";
-import type { Job } from "../work.ts";
+import { copyOf, childToCopy } from "../tree/retrying.ts";
+import { isDropped, type Job } from "../work.ts";
 import { intent } from "./index.ts";
 
 type ChildJob = Job & { request: ChildRequest };
@@ -20,7 +21,9 @@ export async function startChild(tree: TreeExecutor, job: ChildJob): Promise<voi
     tree.append(job.run.runId, [body]);
     return tree.fail(job, checked.failure);
   }
-  const parent = tree.journal.run(job.run.runId).header;
+  const { made_from: _, ...parent } = tree.journal.run(job.run.runId).header;
+  const earlier = await childToCopy(tree, tree.journal.run(job.run.runId).header, job.instance);
+  if (isDropped(job) || tree.closed) return;
   const child_run_id = childRunId(tree.rootRunId, parent.run_id, job.instance, attempt);
   const { workflow_id, revision } = job.request.definition;
   const definition = tree.services.definition(definitionKey(workflow_id, revision));
@@ -36,11 +39,15 @@ export async function startChild(tree: TreeExecutor, job: ChildJob): Promise<voi
     budget: definition.budgets,
     created_at_ms: tree.now(),
     depth: parent.depth + 1,
+    ...(earlier === undefined ? {} : { made_from: { run_id: earlier, how: "retry" as const } }),
   };
+  const copied = earlier === undefined ? undefined : await copyOf(tree.ports.store, earlier, definition);
+  if (isDropped(job) || tree.closed) return;
   tree.append(job.run.runId, [body, { type: "child_linked", step_id: job.instance, child_run_id }]);
   tree.journal.createRun(header);
-  tree.journal.append(child_run_id, [{ type: "run_queued" }, { type: "run_started" }]);
-  await tree.begin(tree.activate(header));
+  tree.journal.append(child_run_id, copied?.events ?? [{ type: "run_queued" }, { type: "run_started" }]);
+  if (copied !== undefined) tree.absorb(child_run_id);
+  await tree.begin(tree.activate(header, copied?.recorded));
 }
 
 function checkArgs(

@@ -5,7 +5,7 @@
 import { HoldfastError } from "../../domain/errors.ts";
 import type { EventBody } from "../../domain/events.ts";
 import type { Json } from "../../domain/json.ts";
-import { admitMap, type Ledger, reserveRetry } from "../../domain/ledger.ts";
+import { addUsage, admitMap, type Ledger, reserveRetry } from "../../domain/ledger.ts";
 import { compileSchema, type Definition, findCredential } from "../../domain/plan/index.ts";
 import { type Failure, failure, isTerminal, type RunHeader, type Usage } from "../../domain/run.ts";
 import { deadlineMs, haltedSteps, type RunState } from "../../domain/state.ts";
@@ -44,6 +44,11 @@ export interface TreeServices {
   readonly onIdle: (tree: TreeExecutor) => void;
   /** Keeps an answer that came after the tree was let go. */
   readonly late: (rootRunId: string, late: LateResult) => void;
+}
+
+function cancelling(run: ActiveRun): boolean {
+  for (const group of run.cancels.values()) if (!group.waiting) return true;
+  return false;
 }
 
 export class TreeExecutor {
@@ -101,6 +106,11 @@ export class TreeExecutor {
   /** A root shows the whole tree's usage; a child its own. */
   usage(run: JournalRun): Usage {
     return run.header.parent_run_id === undefined ? this.ledger.spent : run.state.usage;
+  }
+
+  /** Usage that was copied in with a settled prefix counts for this tree too (R-2j). */
+  absorb(runId: string): void {
+    this.ledger = { ...this.ledger, spent: addUsage(this.ledger.spent, this.state(runId).usage) };
   }
 
   ledgerJson(): Json {
@@ -231,8 +241,15 @@ export class TreeExecutor {
       reserveRetry: (key, dueAtMs) => this.#reserveRetry(run, key, dueAtMs),
       now: () => this.now(),
       nondeterminism: (message) => this.#nondeterminism(run, message),
+      ready: () => this.guard(() => this.#ready(run)),
       quiet: () => this.guard(() => this.check(run)),
     };
+  }
+
+  /** The program is about to ask for more than the journal has open: a run that stood still goes on. */
+  #ready(run: ActiveRun): void {
+    const state = this.state(run.runId);
+    if (state.status === "suspended" && state.stopping === undefined) this.wake(run);
   }
 
   #go(run: ActiveRun, request: Request): void {
@@ -310,7 +327,7 @@ export class TreeExecutor {
     if (run.ended || run.stopping !== undefined || this.#closed || this.paused) return;
     if (run.host.ended !== undefined) return this.#programEnded(run, run.host.ended);
     const state = this.state(run.runId);
-    const stuck = state.active === 0 && run.delays.size === 0 && run.cancels.size === 0;
+    const stuck = state.active === 0 && run.delays.size === 0 && !cancelling(run);
     if (!stuck || state.status !== "running") return;
     // Asked for and not written yet, or granted and not started yet: it is about to go on.
     for (const job of run.jobs.values()) if (job.stage !== "waiting") return;
@@ -467,7 +484,7 @@ export class TreeExecutor {
       allEnded = false;
       if (run.state.status !== "suspended") return;
       const active = this.runs.get(run.header.run_id);
-      if (active !== undefined && ((active.stopping !== undefined && !active.stopped && !this.paused) || active.host.busy || active.cancels.size > 0)) return;
+      if (active !== undefined && ((active.stopping !== undefined && !active.stopped && !this.paused) || active.host.busy || cancelling(active))) return;
     }
     this.journal.update({
       release: true,

@@ -6,7 +6,7 @@
  * waits is told, and the engine loads the tree anew from what is durable.
  */
 import { assert, HoldfastError } from "../../domain/errors.ts";
-import type { EventBody, RunEvent } from "../../domain/events.ts";
+import type { EventBase, EventBody, RunEvent } from "../../domain/events.ts";
 import { genesisHash, segmentHash } from "../../domain/journal.ts";
 import { canonicalJson, type Json } from "../../domain/json.ts";
 import type { RunHeader, Usage, Wait } from "../../domain/run.ts";
@@ -164,7 +164,7 @@ export class TreeJournal {
    * Numbers, checks and queues events; the run's state has moved when it returns, the disk has not.
    * @throws HoldfastError what poisoned the tree, or `internal` for an illegal event
    */
-  append(runId: string, bodies: readonly EventBody[], options: { control?: boolean; woke?: readonly string[] } = {}): void {
+  append(runId: string, bodies: readonly (EventBody & Pick<EventBase, "woke">)[], options: { control?: boolean; woke?: readonly string[] } = {}): void {
     if (this.#poison !== undefined) throw this.#poison;
     const run = this.run(runId);
     const at_ms = this.#options.now();

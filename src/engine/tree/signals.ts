@@ -27,9 +27,15 @@ export async function applySignal(tree: TreeExecutor, signal: Signal): Promise<v
   if (!tree.closed && tree.journal.poisoned === undefined) tree.journal.signalDone(signal.signal_id);
 }
 
-/** The other signals are applied to the journal alone. Cancelling only a child lets its parent go on. */
-export function needsPrograms(signal: Signal): boolean {
-  if (signal.kind === "cancel") return signal.run_id !== signal.root_run_id;
+/**
+ * The other signals are applied to the journal alone. Cancelling only a child lets its parent go on (R-20), unless
+ * recovery or a pause has stopped the parent: then it hears of it when it is continued.
+ */
+export function needsPrograms(tree: TreeExecutor, signal: Signal): boolean {
+  if (signal.kind === "cancel") {
+    const parent = tree.journal.runs.get(signal.run_id)?.header.parent_run_id;
+    return parent !== undefined && tree.state(parent).waits.every((wait) => wait.step_id !== undefined);
+  }
   return signal.kind === "approve" || signal.kind === "deny" || signal.kind === "answer" || signal.kind === "repair";
 }
 

@@ -237,7 +237,7 @@ export async function cancelGroup(
   targets: readonly OpenRequest[],
 ): Promise<void> {
   const instances = new Set(targets.filter((target) => target.kind !== "retry").map((target) => target.instance));
-  run.cancels.set(key, { key, instances });
+  run.cancels.set(key, { key, instances, waiting: false });
   const jobs = [...instances].map((id) => run.jobs.get(id)).filter((job): job is Job => job !== undefined);
   const children = jobs.filter((job) => job.request.kind === "child");
   await stopJobs(
@@ -270,7 +270,10 @@ export function finishCancel(tree: TreeExecutor, run: ActiveRun, key: string): v
   if (done && stopped.length === 0) events.push({ type: "decision", key: `${CANCELLED_PREFIX}${key}`, value: null });
   if (events.length > 0) tree.append(run.runId, events);
   for (const step of stopped) run.jobs.delete(step.id);
-  if (!done) return run.host.nudge();
+  if (!done) {
+    group.waiting = true;
+    return run.host.nudge();
+  }
   run.cancels.delete(key);
   tree.deliver(run, { type: "cancelled", key });
 }

@@ -6,10 +6,13 @@ import type { Json, JsonObject } from "../../../domain/json.ts";
 import {
   type AgentStep,
   type Definition,
+  childPath,
   leafBound,
   leaves,
   momentMs,
   type Plan,
+  placeKey,
+  ROOT_PATH,
   resolveCondition,
   resolveReference,
   resolveTemplate,
@@ -69,7 +72,7 @@ class PlanRun {
   }
 
   run(context: ProgramContext): Promise<Json> {
-    return this.#node(this.#definition.plan, "plan", ROOT, context);
+    return this.#node(this.#definition.plan, ROOT_PATH, ROOT, context);
   }
 
   #node(node: Plan, path: string, scope: Scope, ctx: ProgramContext): Promise<Json> {
@@ -103,7 +106,7 @@ class PlanRun {
     const place = `${kind}:${path}@${scope.name}`;
     const entry = (this.#entries.get(place) ?? 0) + 1;
     this.#entries.set(place, entry);
-    return `${place}#${entry}`;
+    return placeKey(kind, path, scope.name, entry);
   }
 
   // ── steps ───────────────────────────────────────────────────────────────────────────────────────────────────
@@ -193,7 +196,7 @@ class PlanRun {
     let value: Json = null;
     for (const [i, node] of nodes.entries()) {
       try {
-        value = await this.#node(node, `${path}.${i}`, scope, ctx);
+        value = await this.#node(node, childPath(path, i), scope, ctx);
       } catch (error) {
         if (error instanceof StepFailure && error.failure.code === "dependency_skipped")
           for (const rest of nodes.slice(i + 1)) this.#skip(rest, scope, error.failure.message, ctx);
@@ -218,7 +221,7 @@ class PlanRun {
         void ctx.cancel(siblings, key).then(() => reject(prefixed(error, `parallel branch[${i}] failed: `)), reject);
       };
       for (const [i, node] of nodes.entries()) {
-        this.#node(node, `${path}.${i}`, scope, branches[i] as ProgramContext).then(
+        this.#node(node, childPath(path, i), scope, branches[i] as ProgramContext).then(
           (value) => {
             values[i] = value;
             left--;
@@ -234,7 +237,7 @@ class PlanRun {
   async #choice(node: Extract<Plan, { type: "choice" }>, path: string, scope: Scope, ctx: ProgramContext): Promise<Json> {
     const chosen = valueOf(resolveCondition(node.condition, this.#view(scope)));
     this.#skip(chosen ? node.else_branch : node.then_branch, scope, "conditional branch not selected", ctx);
-    return this.#node(chosen ? node.then_branch : node.else_branch, `${path}.${chosen ? "then" : "else"}`, scope, ctx);
+    return this.#node(chosen ? node.then_branch : node.else_branch, childPath(path, chosen ? "then" : "else"), scope, ctx);
   }
 
   /** RP-34, RP-35: all items settle; none cancels another. */
@@ -248,7 +251,7 @@ class PlanRun {
       source.map(async (value: Json, index: number) => {
         const inner: Scope = { name: `${scope.name}[${index}]`, parent: scope, item: { name: node.item, value } };
         try {
-          return await this.#node(node.body, `${path}.body`, inner, ctx);
+          return await this.#node(node.body, childPath(path, "body"), inner, ctx);
         } catch (error) {
           if (!(error instanceof StepFailure)) throw error;
           failures.push({ index, failure: error.failure });
@@ -266,7 +269,7 @@ class PlanRun {
     const attempts = Math.min(node.max_attempts, this.#definition.budgets.max_retries + 1);
     for (let attempt = 1; ; attempt++) {
       try {
-        return await this.#node(node.node, `${path}.node`, scope, ctx);
+        return await this.#node(node.node, childPath(path, "node"), scope, ctx);
       } catch (error) {
         if (!(error instanceof StepFailure) || !mayRetry(error.failure)) throw error;
         if (attempt >= attempts) throw new StepFailure(failure("retry_exhausted", error.failure.message));

@@ -1,0 +1,459 @@
+/**
+ * What `Holdfast.tools()` gives: `workflow_run`, `workflow_wait` and one typed `workflow__<id>` for each workflow that
+ * a model may start, for one session. The same objects serve an AI SDK loop, an OpenAI-style function list and MCP
+ * (R-39, R-41). None of them approves, denies or repairs (R-40).
+ */
+import type { CatalogEntry } from "../catalog/index.ts";
+import { parseRef, UNTRUSTED_BUNDLE_LIMITS } from "../catalog/index.ts";
+import { HoldfastError } from "../domain/errors.ts";
+import type { Json, JsonObject } from "../domain/json.ts";
+import { applyDefaults, type Bundle, compileSchema } from "../domain/plan/index.ts";
+import { publicEvent } from "../domain/projections/index.ts";
+import type { PublicEvent, PublicRun } from "./api.ts";
+import { type AccessContext, needStore, sessionOf } from "./context.ts";
+import { followEvents } from "./driving.ts";
+import { outcomeOf, type RunOutcome, waitForRun } from "./run-outcome.ts";
+import { getRun, runsApi } from "./runs.ts";
+import { startRun } from "./starting.ts";
+import { invalidCall, ToolCallError, toolCallError, unknownField } from "./tool-errors.ts";
+import { publishedSchema, resultSchema } from "./tool-schemas.ts";
+import {
+  classifyWorkflowRun,
+  MAX_WAIT_MS,
+  parseWorkflowRun,
+  parseWorkflowWait,
+  readCall,
+  WORKFLOW_RUN,
+  WORKFLOW_RUN_DESCRIPTION,
+  WORKFLOW_RUN_SCHEMA,
+  WORKFLOW_WAIT,
+  WORKFLOW_WAIT_SCHEMA,
+  type WorkflowRunCall,
+} from "./workflow-run.ts";
+import { recordOf } from "./views.ts";
+
+/** Most runs that `list` answers: as many as a session may have open (RP-76). */
+const MAX_LISTED = 256;
+const PAGE = 128;
+/** Most typed tools: a client that gets more than it can show shows none. */
+const MAX_TYPED = 500;
+
+export interface ToolSetOptions {
+  /** Session that owns the runs; default the process's own. */
+  readonly session?: string;
+  /** Only what reads: starting, cancelling and restarting are refused, and there are no typed tools. */
+  readonly readOnly?: boolean;
+  /** Who calls, for the journal: `mcp:CLIENT`. Default `model`. */
+  readonly caller?: string;
+  /** False: runs are left queued for a worker process. Default true. */
+  readonly drives?: boolean;
+  /** Longest wait of a typed tool for its run, ms, 0..50,000; then it answers with the run's id. Default 50,000. */
+  readonly maxWaitMs?: number;
+}
+
+/** Hints for whoever schedules or shows a tool, as MCP names them. */
+export interface ToolAnnotations {
+  readonly readOnlyHint: boolean;
+  readonly destructiveHint: boolean;
+  readonly idempotentHint: boolean;
+  readonly openWorldHint: boolean;
+}
+
+export interface ToolCallOptions {
+  /** Ends the waiting, never the run. */
+  readonly signal?: AbortSignal;
+  /** Told of each durable event of the run that is waited for. */
+  readonly onEvent?: (event: PublicEvent) => void;
+}
+
+export interface WorkflowTool {
+  readonly name: string;
+  readonly title?: string;
+  readonly description: string;
+  /** JSON Schema; the root is an object. */
+  readonly inputSchema: JsonObject;
+  readonly outputSchema?: JsonObject;
+  readonly annotations: ToolAnnotations;
+  /** Present for typed tools: the workflow that it starts. */
+  readonly workflow?: { readonly workflow_id: string; readonly revision: number };
+  /** RP-82: how this very call may be scheduled. */
+  classify(args: unknown): { readonly read_only: boolean; readonly parallel_safe: boolean };
+  /**
+   * Answers JSON: the public projection, or for a typed tool the run's output, or `{run_id, status, sentence}` when it
+   * has not ended in time.
+   * @throws ToolCallError with a text that is safe for a model (RP-83)
+   */
+  execute(args: unknown, options?: ToolCallOptions): Promise<Json>;
+}
+
+/** The shape of the AI SDK's `tool({description, inputSchema: jsonSchema(…), execute})`. */
+export interface AiSdkTool {
+  readonly description: string;
+  readonly inputSchema: AiSdkSchema;
+  execute(input: unknown, options?: { readonly abortSignal?: AbortSignal }): Promise<Json>;
+}
+
+export interface AiSdkSchema {
+  readonly [aiSdkSchema]: true;
+  readonly _type: unknown;
+  readonly jsonSchema: JsonObject;
+  readonly validate: undefined;
+}
+
+export interface FunctionTool {
+  readonly type: "function";
+  readonly function: { readonly name: string; readonly description: string; readonly parameters: JsonObject };
+}
+
+export interface WorkflowTools {
+  /** Looks at the catalog again. */
+  list(): readonly WorkflowTool[];
+  find(name: string): WorkflowTool | undefined;
+  /** @param args an object, or its JSON text as OpenAI-style calls carry it. @throws ToolCallError */
+  call(name: string, args: unknown, options?: ToolCallOptions): Promise<Json>;
+  /** For `generateText({tools})` and the like. */
+  aiSdk(): { readonly [name: string]: AiSdkTool };
+  /** For chat APIs that take `{type: "function", function: {…}}`. */
+  functions(): readonly FunctionTool[];
+  /** Starts the run of a typed tool and answers at once with its id. @throws ToolCallError */
+  begin(tool: WorkflowTool, args: unknown): Promise<string>;
+  /** Waits at most so long for the run to end or to stand still. @throws ToolCallError */
+  wait(runId: string, timeoutMs: number, options?: ToolCallOptions): Promise<RunOutcome>;
+  /** Where the run stands; its output only if this session started it by a tool. @throws ToolCallError */
+  outcome(runId: string): Promise<RunOutcome>;
+  /** @throws ToolCallError */
+  cancel(runId: string): Promise<PublicRun>;
+}
+
+/** How the AI SDK knows its schemas, without importing it. */
+export const aiSdkSchema: unique symbol = Symbol.for("vercel.ai.schema") as never;
+
+export function createTools(context: AccessContext, options: ToolSetOptions = {}): WorkflowTools {
+  return new ToolSet(context, options);
+}
+
+class ToolSet implements WorkflowTools {
+  readonly #context: AccessContext;
+  readonly #options: ToolSetOptions;
+  readonly #session: string;
+  #typed: { readonly revision: number; readonly tools: readonly WorkflowTool[] } | undefined;
+
+  constructor(context: AccessContext, options: ToolSetOptions) {
+    this.#context = context;
+    this.#options = options;
+    // RP-82: a session is required.
+    this.#session = options.session ?? context.session;
+  }
+
+  list(): readonly WorkflowTool[] {
+    return [this.#runTool(), this.#waitTool(), ...this.#typedTools()];
+  }
+
+  find(name: string): WorkflowTool | undefined {
+    return this.list().find((tool) => tool.name === name);
+  }
+
+  async call(name: string, args: unknown, options: ToolCallOptions = {}): Promise<Json> {
+    const tool = this.find(name);
+    if (tool === undefined) throw this.#noTool(name);
+    return tool.execute(args, options);
+  }
+
+  aiSdk(): { readonly [name: string]: AiSdkTool } {
+    return Object.fromEntries(
+      this.list().map((tool): [string, AiSdkTool] => [
+        tool.name,
+        {
+          description: tool.description,
+          inputSchema: { [aiSdkSchema]: true, _type: undefined, jsonSchema: tool.inputSchema, validate: undefined },
+          execute: (input, { abortSignal } = {}) =>
+            tool.execute(input, abortSignal === undefined ? {} : { signal: abortSignal }),
+        },
+      ]),
+    );
+  }
+
+  functions(): readonly FunctionTool[] {
+    return this.list().map(({ name, description, inputSchema }) => ({
+      type: "function",
+      function: { name, description, parameters: inputSchema },
+    }));
+  }
+
+  begin(tool: WorkflowTool, args: unknown): Promise<string> {
+    const { workflow } = tool;
+    if (workflow === undefined) throw invalidCall("this tool starts no run");
+    return this.#guarded(tool.name, async () => {
+      const call = checkArgs(tool.inputSchema, readCall(args));
+      return this.#start({ action: "start", ...workflow, args: call });
+    });
+  }
+
+  wait(runId: string, timeoutMs: number, options: ToolCallOptions = {}): Promise<RunOutcome> {
+    return this.#guarded("wait", async () => {
+      await recordOf(this.#context, runId, this.#session);
+      const done = new AbortController();
+      const { signal, onEvent } = options;
+      const ends = signal === undefined ? done.signal : AbortSignal.any([done.signal, signal]);
+      const told = onEvent === undefined ? undefined : this.#tell(runId, onEvent, ends);
+      try {
+        await waitForRun(this.#context, runId, {
+          timeoutMs,
+          drive: this.#drives,
+          ...(signal === undefined ? {} : { signal }),
+        });
+      } finally {
+        done.abort();
+        await told;
+      }
+      return outcomeOf(this.#context, runId, this.#session);
+    });
+  }
+
+  outcome(runId: string): Promise<RunOutcome> {
+    return this.#guarded("outcome", () => outcomeOf(this.#context, runId, this.#session));
+  }
+
+  cancel(runId: string): Promise<PublicRun> {
+    return this.#guarded("cancel", async () => {
+      await runsApi(this.#context).cancel(runId, { decided_by: this.#options.caller ?? "model" }, this.#session);
+      return getRun(this.#context, runId, this.#session);
+    });
+  }
+
+  // ── the tools ───────────────────────────────────────────────────────────────────────────────────────────────
+
+  #runTool(): WorkflowTool {
+    return {
+      name: WORKFLOW_RUN,
+      title: "Workflow runs",
+      description: WORKFLOW_RUN_DESCRIPTION,
+      inputSchema: WORKFLOW_RUN_SCHEMA,
+      outputSchema: { type: "object" },
+      annotations: { readOnlyHint: false, destructiveHint: true, idempotentHint: false, openWorldHint: false },
+      classify: classifyWorkflowRun,
+      execute: (args) => this.#guarded(WORKFLOW_RUN, async () => asJson(await this.#run(parseWorkflowRun(args)))),
+    };
+  }
+
+  #waitTool(): WorkflowTool {
+    return {
+      name: WORKFLOW_WAIT,
+      title: "Wait for a run",
+      description:
+        "Wait until a workflow run has ended or needs a person, at most timeout_ms. Answers with where the run stands, " +
+        "and with its output if a tool of this session started it. Call it again while the run goes on.",
+      inputSchema: WORKFLOW_WAIT_SCHEMA,
+      outputSchema: {
+        type: "object",
+        required: ["run", "sentence"],
+        properties: { run: { type: "object" }, sentence: { type: "string" }, output: {} },
+      },
+      annotations: { readOnlyHint: true, destructiveHint: false, idempotentHint: true, openWorldHint: false },
+      classify: () => ({ read_only: true, parallel_safe: true }),
+      execute: (args, options) =>
+        this.#guarded(WORKFLOW_WAIT, async () => {
+          const { run_id, timeout_ms } = parseWorkflowWait(args);
+          return asJson(await this.wait(run_id, timeout_ms, options));
+        }),
+    };
+  }
+
+  #typedTools(): readonly WorkflowTool[] {
+    if (this.#options.readOnly === true) return [];
+    const { catalog } = this.#context;
+    const revision = catalog.reload().publication_revision;
+    if (this.#typed?.revision === revision) return this.#typed.tools;
+    const tools = catalog
+      .entries()
+      .flatMap((entry) => this.#typedTool(entry) ?? [])
+      .slice(0, MAX_TYPED);
+    this.#typed = { revision, tools };
+    return tools;
+  }
+
+  /** A typed tool for what a model may start; the rest would only be refused (RP-15). */
+  #typedTool(entry: CatalogEntry): WorkflowTool | undefined {
+    const { tool_name: name, input_schema, output_schema, workflow_id, revision } = entry;
+    if (entry.state !== "valid" || name === undefined || entry.invocation_policy.automatic !== true) return undefined;
+    if (input_schema?.type !== "object") return undefined;
+    const tool: WorkflowTool = {
+      name,
+      title: entry.title ?? workflow_id,
+      description: `${entry.description ?? `Run the workflow "${workflow_id}".`} A durable workflow: when it has not ended in time, the answer has its run_id; go on with ${WORKFLOW_WAIT}.`,
+      inputSchema: publishedSchema(input_schema),
+      outputSchema: resultSchema(output_schema),
+      annotations: this.#effectsOf(entry),
+      workflow: { workflow_id, revision },
+      classify: () => ({ read_only: false, parallel_safe: false }),
+      execute: async (args, options) => {
+        const runId = await this.begin(tool, args);
+        const outcome = await this.wait(runId, this.#options.maxWaitMs ?? MAX_WAIT_MS, options);
+        if (outcome.run.status === "succeeded") return outcome.output ?? null;
+        const { run, sentence } = outcome;
+        return { run_id: runId, status: run.status, sentence };
+      },
+    };
+    return tool;
+  }
+
+  #effectsOf(entry: CatalogEntry): ToolAnnotations {
+    let bundle: Bundle;
+    try {
+      bundle = this.#context.catalog.pin(`${entry.workflow_id}@${entry.revision}`, {
+        reload: false,
+        limits: UNTRUSTED_BUNDLE_LIMITS,
+      }).bundle;
+    } catch {
+      // It cannot be started as it stands; until then nothing good is promised of it.
+      return { readOnlyHint: false, destructiveHint: true, idempotentHint: false, openWorldHint: true };
+    }
+    const effects = Object.values(bundle.definitions)
+      .flatMap((definition) => definition.steps)
+      .flatMap((step) => {
+        if (step.type === "agent") return [{ effect: "idempotent", open: true }];
+        if (step.type !== "tool") return [];
+        const tool = this.#context.tools.describe(step.tool);
+        const open = tool === undefined || tool.capabilities.some((name) => name !== "read" && name !== "write");
+        return [{ effect: tool?.side_effect ?? "mutating", open }];
+      });
+    return {
+      readOnlyHint: effects.every(({ effect }) => effect === "read_only"),
+      destructiveHint: effects.some(({ effect }) => effect === "mutating"),
+      idempotentHint: effects.every(({ effect }) => effect !== "mutating"),
+      openWorldHint: effects.some(({ open }) => open),
+    };
+  }
+
+  // ── what they do ────────────────────────────────────────────────────────────────────────────────────────────
+
+  async #run(call: WorkflowRunCall): Promise<unknown> {
+    const runs = runsApi(this.#context);
+    switch (call.action) {
+      case "list":
+        return this.#list();
+      case "get":
+        return runs.get(call.run_id, this.#session);
+      case "events":
+        return runs.publicEvents(call.run_id, { since: call.since }, this.#session);
+      case "start":
+        return getRun(this.#context, await this.#start(call), this.#session);
+      case "cancel":
+        this.#needWriting(call.action);
+        return this.cancel(call.run_id);
+      case "restart": {
+        this.#needWriting(call.action);
+        const { run_id } = await runs.restart(call.run_id, this.#session, "automatic");
+        return runs.get(run_id, this.#session);
+      }
+    }
+  }
+
+  async #start(call: Extract<WorkflowRunCall, { action: "start" }>): Promise<string> {
+    this.#needWriting("start");
+    const workflow = `${call.workflow_id}@${call.revision}`;
+    // A model names what the catalog has; a path or a hash never gets that far.
+    const parsed = parseRef(workflow);
+    if (parsed.by !== "revision" || parsed.id !== call.workflow_id) throw noWorkflow();
+    try {
+      const { run_id } = await startRun(this.#context, {
+        workflow,
+        args: call.args,
+        origin: "automatic",
+        session: this.#session,
+        queue: !this.#drives,
+        ...(call.budget === undefined ? {} : { budget: call.budget }),
+      });
+      return run_id;
+    } catch (error) {
+      if (HoldfastError.is(error) && error.code === "not_found" && (await this.#hasSession())) throw noWorkflow();
+      throw error;
+    }
+  }
+
+  /** Newest first, of this session only (RP-79). */
+  async #list(): Promise<readonly unknown[]> {
+    const listed: unknown[] = [];
+    let cursor: string | undefined;
+    do {
+      const page = await runsApi(this.#context).list({
+        session: this.#session,
+        limit: PAGE,
+        ...(cursor === undefined ? {} : { cursor }),
+      });
+      listed.push(...page.runs);
+      cursor = page.next_cursor;
+    } while (cursor !== undefined && listed.length < MAX_LISTED);
+    return listed;
+  }
+
+  get #drives(): boolean {
+    return this.#options.readOnly !== true && this.#options.drives !== false;
+  }
+
+  async #hasSession(): Promise<boolean> {
+    return (await needStore(this.#context).getSession(this.#session)) !== undefined;
+  }
+
+  #needWriting(action: string): void {
+    if (this.#options.readOnly !== true) return;
+    throw new ToolCallError(
+      "InvalidArguments",
+      "preflight",
+      `workflow preflight failed: only reading is offered here, and ${action} is withheld`,
+    );
+  }
+
+  async #tell(runId: string, onEvent: (event: PublicEvent) => void, signal: AbortSignal): Promise<void> {
+    try {
+      for await (const event of followEvents(this.#context, runId, 0, signal)) onEvent(publicEvent(runId, event));
+    } catch (error) {
+      // Progress is a courtesy: the wait itself says what is wrong.
+      this.#context.log?.("warn", "the progress of a run could not be told", { run_id: runId, error });
+    }
+  }
+
+  #noTool(name: string): ToolCallError {
+    const withheld = this.#options.readOnly === true && name.startsWith("workflow__");
+    const why = withheld ? "only reading is offered here, and starting is withheld" : "there is no such tool";
+    return new ToolCallError(
+      "InvalidArguments",
+      withheld ? "preflight" : "usage",
+      `${withheld ? "workflow preflight failed" : "workflow input is invalid"}: ${why}`,
+    );
+  }
+
+  async #guarded<T>(what: string, act: () => Promise<T>): Promise<T> {
+    try {
+      // RP-79: a session that there is none of is told by `sessionOf` as not found.
+      await sessionOf(this.#context, this.#session);
+      return await act();
+    } catch (error) {
+      throw toolCallError(error, this.#context.log, what);
+    }
+  }
+}
+
+function noWorkflow(): ToolCallError {
+  return new ToolCallError(
+    "Execution",
+    "not_found",
+    "workflow run not found: the catalog has no such workflow at that revision",
+  );
+}
+
+/** The schema of a typed tool is known to its caller, so the fault is named with its place. */
+function checkArgs(schema: JsonObject, given: JsonObject): JsonObject {
+  const properties: unknown = schema.properties;
+  const known = typeof properties === "object" && properties !== null ? Object.keys(properties) : [];
+  if (schema.additionalProperties === false)
+    for (const name of Object.keys(given)) if (!known.includes(name)) throw unknownField(name, "this workflow", known);
+  const fits = compileSchema(schema).validate(applyDefaults(schema, given));
+  if (!fits.ok) throw invalidCall(`at ${fits.path || "/"}: ${fits.message}`);
+  return given;
+}
+
+/** Projections are JSON by construction: plain objects of plain values. */
+function asJson(value: unknown): Json {
+  return value as Json;
+}

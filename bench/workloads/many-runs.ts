@@ -16,7 +16,7 @@ export const manyRuns: Workload = {
     await using holdfast = await openSubject({ folder: folder(), workflows: [WORKFLOW] });
     const work = (): Promise<void> => each(size.runs, AT_ONCE, () => finish(holdfast, "five"));
     await work();
-    return profiled(work);
+    return await profiled(work);
   },
 };
 

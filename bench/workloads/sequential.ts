@@ -46,7 +46,7 @@ function workloadOf(name: string, kind: Kind): Workload {
     profile: async (bench) => {
       await using holdfast = await open(bench, bench.folder());
       await finish(holdfast, "line");
-      return profiled(() => repeat(bench.size.repetitions, () => finish(holdfast, "line")));
+      return await profiled(() => repeat(bench.size.repetitions, () => finish(holdfast, "line")));
     },
   };
 }

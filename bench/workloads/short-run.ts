@@ -14,7 +14,7 @@ export const shortRun: Workload = {
   measure,
   profile: async ({ folder, size }) => {
     await using holdfast = await openSubject({ folder: folder(), workflows: [WORKFLOW] });
-    return profiled(() => latencies(size.shortRuns * size.repetitions, () => finish(holdfast, "short")));
+    return await profiled(() => latencies(size.shortRuns * size.repetitions, () => finish(holdfast, "short")));
   },
 };
 

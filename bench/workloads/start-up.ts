@@ -1,19 +1,34 @@
 /** What a process pays to load the built package, and to answer `holdfast --help`, over a Node that does nothing. */
 import { spawnSync } from "node:child_process";
+import { readdirSync } from "node:fs";
 import { join } from "node:path";
 import { pathToFileURL } from "node:url";
 import { build } from "tsdown";
 import { atMost, type Bench, medianOf, type Measured, repeat, shown, type Workload } from "../measure.ts";
+import { readProfile } from "../profile.ts";
 
 const BUILT = join(".cache", "bench-dist");
 
-export const startUp: Workload = { name: "start-up", measure };
+export const startUp: Workload = {
+  name: "start-up",
+  measure,
+  profile: async ({ folder }) => {
+    const place = folder();
+    seconds(["--cpu-prof", "--cpu-prof-interval", "200", "--cpu-prof-dir", place, ...loadWords()]);
+    const [file = ""] = readdirSync(place);
+    return readProfile(join(place, file));
+  },
+};
+
+function loadWords(): string[] {
+  const library = pathToFileURL(join(process.cwd(), BUILT, "index.mjs")).href;
+  return ["--input-type=module", "-e", `import ${JSON.stringify(library)}`];
+}
 
 async function measure({ size }: Bench): Promise<Measured> {
   await buildPackage();
-  const library = pathToFileURL(join(process.cwd(), BUILT, "index.mjs")).href;
   const nothing = ["-e", "0"];
-  const load = ["--input-type=module", "-e", `import ${JSON.stringify(library)}`];
+  const load = loadWords();
   const help = [join(BUILT, "cli.mjs"), "--help"];
   for (const words of [nothing, load, help]) seconds(words);
   const taken = await repeat(size.starts, async () => ({

@@ -12,7 +12,7 @@ export const wideRun: Workload = {
     const workflows = [parallelOf("wide", size.parallelSteps)];
     await using holdfast = await openSubject({ folder: folder(), workflows });
     await finish(holdfast, "wide");
-    return profiled(() => repeat(size.repetitions, () => finish(holdfast, "wide")));
+    return await profiled(() => repeat(size.repetitions, () => finish(holdfast, "wide")));
   },
 };
 

@@ -242,6 +242,13 @@ export interface WaitsApi {
   }): Promise<{ readonly waits: readonly (Wait & { workflow_id: string })[]; readonly next_cursor?: string }>;
   approve(runId: string, waitId: string | undefined, request: DecisionRequest, session?: string): Promise<Verb>;
   deny(runId: string, waitId: string | undefined, request: DecisionRequest, session?: string): Promise<Verb>;
+  /** @throws input with the place where the value does not fit; the wait stays */
+  answer(
+    runId: string,
+    waitId: string | undefined,
+    request: { value: unknown; decided_by: string; digest?: string },
+    session?: string,
+  ): Promise<Verb>;
   repair(
     runId: string,
     stepId: string,

@@ -26,3 +26,4 @@ export type {
   WorkflowTool,
   WorkflowTools,
 } from "./workflow-tools.ts";
+export { type SessionDoc, sessionDoc } from "./session-doc.ts";

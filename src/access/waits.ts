@@ -1,7 +1,8 @@
 /** Answering what waits (R-9, R-28, R-40): the first decision stands, and it is bound to what was shown. */
 import { HoldfastError } from "../domain/errors.ts";
 import { type Json, JsonError, normalizeJson } from "../domain/json.ts";
-import { type Allowance as Decided, decideApprove, decideDeny, decideRepair, type RunView } from "../domain/projections/index.ts";
+import { type Allowance as Decided, decideAnswer, decideApprove, decideDeny, decideRepair, type RunView } from "../domain/projections/index.ts";
+import { compileSchema } from "../domain/plan/index.ts";
 import type { Wait } from "../domain/run.ts";
 import type { DecisionRequest, Resolution, Verb, WaitsApi } from "./api.ts";
 import { type AccessContext, needStore, sessionOf } from "./context.ts";
@@ -40,6 +41,35 @@ async function decision(
   return done;
 }
 
+/** GD-49: what does not fit is refused with its place, and the wait stays as it is. */
+async function answer(
+  context: AccessContext,
+  runId: string,
+  waitId: string | undefined,
+  request: { value: unknown; decided_by: string; digest?: string },
+  session: string | undefined,
+): Promise<Verb> {
+  const check = (view: RunView): Decided => decideAnswer(view, waitId, request.digest);
+  const { record } = await recordOf(context, runId, session);
+  const wait = waitIn(check(await viewOf(context, record)));
+  const value = readOutput(request.value);
+  const fits = compileSchema((wait.schema ?? {}) as Json).validate(value);
+  if (!fits.ok)
+    throw new HoldfastError("input", `Cannot answer: the value does not fit at ${fits.path || "/"}: ${fits.message}; correct it and answer again`, {
+      details: { path: fits.path },
+    });
+  return verb(context, runId, session, {
+    decide: check,
+    kind: "answer",
+    payload: () => ({
+      wait_id: wait.wait_id,
+      value,
+      decided_by: request.decided_by,
+      ...(request.digest === undefined ? {} : { digest: request.digest }),
+    }),
+  });
+}
+
 async function repair(
   context: AccessContext,
   runId: string,
@@ -74,7 +104,7 @@ function readOutput(value: unknown): Json {
     return normalizeJson(value);
   } catch (error) {
     if (!(error instanceof JsonError)) throw error;
-    throw new HoldfastError("input", `Cannot use this output: it is not JSON at ${error.path}: ${error.reason}`);
+    throw new HoldfastError("input", `Cannot use this value: it is not JSON at ${error.path}: ${error.reason}`);
   }
 }
 
@@ -102,6 +132,7 @@ export function waitsApi(context: AccessContext): WaitsApi {
     },
     approve: (runId, waitId, request, session) => decision(context, runId, waitId, request, session, "approve"),
     deny: (runId, waitId, request, session) => decision(context, runId, waitId, request, session, "deny"),
+    answer: (runId, waitId, request, session) => answer(context, runId, waitId, request, session),
     repair: (runId, stepId, request, session) => repair(context, runId, stepId, request, session),
     evidence: async (runId, stepId, session) => {
       const { record } = await recordOf(context, runId, session);

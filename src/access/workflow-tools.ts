@@ -12,11 +12,13 @@ import { publicEvent } from "../domain/projections/index.ts";
 import type { PublicEvent, PublicRun } from "./api.ts";
 import { type AccessContext, needStore, sessionOf } from "./context.ts";
 import { followEvents } from "./driving.ts";
+import { preflightError } from "./preflight.ts";
 import { outcomeOf, type RunOutcome, waitForRun } from "./run-outcome.ts";
 import { getRun, runsApi } from "./runs.ts";
 import { startRun } from "./starting.ts";
 import { invalidCall, ToolCallError, toolCallError, unknownField } from "./tool-errors.ts";
 import { publishedSchema, resultSchema } from "./tool-schemas.ts";
+import { recordOf } from "./views.ts";
 import {
   classifyWorkflowRun,
   MAX_WAIT_MS,
@@ -30,7 +32,6 @@ import {
   WORKFLOW_WAIT_SCHEMA,
   type WorkflowRunCall,
 } from "./workflow-run.ts";
-import { recordOf } from "./views.ts";
 
 /** Most runs that `list` answers: as many as a session may have open (RP-76). */
 const MAX_LISTED = 256;
@@ -396,12 +397,7 @@ class ToolSet implements WorkflowTools {
   }
 
   #needWriting(action: string): void {
-    if (this.#options.readOnly !== true) return;
-    throw new ToolCallError(
-      "InvalidArguments",
-      "preflight",
-      `workflow preflight failed: only reading is offered here, and ${action} is withheld`,
-    );
+    if (this.#options.readOnly === true) throw withheld(action);
   }
 
   async #tell(runId: string, onEvent: (event: PublicEvent) => void, signal: AbortSignal): Promise<void> {
@@ -413,14 +409,20 @@ class ToolSet implements WorkflowTools {
     }
   }
 
+  /** Says of a typed tool that is not offered what would have to be set (R-41). */
   #noTool(name: string): ToolCallError {
-    const withheld = this.#options.readOnly === true && name.startsWith("workflow__");
-    const why = withheld ? "only reading is offered here, and starting is withheld" : "there is no such tool";
-    return new ToolCallError(
-      "InvalidArguments",
-      withheld ? "preflight" : "usage",
-      `${withheld ? "workflow preflight failed" : "workflow input is invalid"}: ${why}`,
+    if (!name.startsWith("workflow__"))
+      return new ToolCallError("InvalidArguments", "usage", "workflow input is invalid: there is no such tool");
+    if (this.#options.readOnly === true) return withheld("start");
+    const entry = this.#context.catalog
+      .entries()
+      .find(({ tool_name, state }) => tool_name === name && state === "valid");
+    if (entry === undefined) return noWorkflow();
+    const error = preflightError(
+      "invocation",
+      `Cannot start "${entry.workflow_id}": its invocation_policy does not allow automatic starts`,
     );
+    return toolCallError(error, this.#context.log, name);
   }
 
   async #guarded<T>(what: string, act: () => Promise<T>): Promise<T> {
@@ -432,6 +434,14 @@ class ToolSet implements WorkflowTools {
       throw toolCallError(error, this.#context.log, what);
     }
   }
+}
+
+function withheld(action: string): ToolCallError {
+  return new ToolCallError(
+    "InvalidArguments",
+    "preflight",
+    `workflow preflight failed: only reading is offered here, and ${action} is withheld`,
+  );
 }
 
 function noWorkflow(): ToolCallError {

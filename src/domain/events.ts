@@ -124,7 +124,12 @@ export type EventBody =
     }
   | { readonly type: "grant_issued"; readonly wait_id: string; readonly digest: string; readonly decision: Decision }
   | { readonly type: "child_linked"; readonly step_id: string; readonly child_run_id: string }
-  | { readonly type: "cancel_requested"; readonly stop_reason: StopReason; readonly reason?: string; readonly decided_by?: string }
+  | {
+      readonly type: "cancel_requested";
+      readonly stop_reason: StopReason;
+      readonly reason?: string;
+      readonly decided_by?: string;
+    }
   | {
       readonly type: "repaired";
       readonly step_id: string;

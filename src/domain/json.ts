@@ -62,8 +62,7 @@ function copy(value: unknown, path: (string | number)[]): Json {
       return value;
     case "object":
       if (value === null) return null;
-      if (path.length >= MAX_JSON_DEPTH)
-        refuse(path, `nested deeper than ${MAX_JSON_DEPTH} levels`);
+      if (path.length >= MAX_JSON_DEPTH) refuse(path, `nested deeper than ${MAX_JSON_DEPTH} levels`);
       return Array.isArray(value) ? copyArray(value, path) : copyObject(value, path);
     default:
       return refuse(path, `${typeof value} is not a JSON value`);

@@ -51,7 +51,10 @@ export type Counted = { readonly ok: true; readonly ledger: Ledger } | CountRefu
 function exhausted(what: string, limit: number): CountRefusal {
   return {
     ok: false,
-    failure: failure("budget_exceeded", `the ${what} budget of ${limit} is exhausted; raise it or make the run smaller`),
+    failure: failure(
+      "budget_exceeded",
+      `the ${what} budget of ${limit} is exhausted; raise it or make the run smaller`,
+    ),
   };
 }
 
@@ -93,8 +96,16 @@ export function reserveAgent(
   estimate: { readonly tokens?: number; readonly cost_micros?: number },
 ): Room {
   const { limits, spent } = ledger;
-  if (spent.agents >= limits.max_agents) return { type: "refused", failure: exhausted("agent", limits.max_agents).failure };
-  const tokens = roomFor("token", limits.max_tokens, spent.tokens, ledger.reserved.tokens, estimate.tokens, ledger.open);
+  if (spent.agents >= limits.max_agents)
+    return { type: "refused", failure: exhausted("agent", limits.max_agents).failure };
+  const tokens = roomFor(
+    "token",
+    limits.max_tokens,
+    spent.tokens,
+    ledger.reserved.tokens,
+    estimate.tokens,
+    ledger.open,
+  );
   const cost = roomFor(
     "cost",
     limits.max_cost_micros,

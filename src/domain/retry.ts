@@ -63,7 +63,10 @@ export function retryEvents(events: readonly RunEvent[], definition: Definition)
   }
   const again = [...doomed]
     .filter((visit) => visit.ended !== "skipped")
-    .map(({ instance, childRunId }) => ({ instance, ...(childRunId === undefined ? {} : { child_run_id: childRunId }) }));
+    .map(({ instance, childRunId }) => ({
+      instance,
+      ...(childRunId === undefined ? {} : { child_run_id: childRunId }),
+    }));
   return { events: copied, again };
 }
 
@@ -92,7 +95,8 @@ function readVisits(events: readonly RunEvent[]): Visit[] {
 function isDoomed(visit: Visit, all: readonly Visit[], events: readonly RunEvent[], definition: Definition): boolean {
   if (visit.ended === "succeeded") return false;
   if (visit.ended === "skipped") return visit.reason !== "conditional branch not selected";
-  if (all.some((other) => other.instance === visit.instance && other.visit > visit.visit && other.ended !== "skipped")) return false;
+  if (all.some((other) => other.instance === visit.instance && other.visit > visit.visit && other.ended !== "skipped"))
+    return false;
   const { step, scope } = splitInstance(visit.instance);
   const declared = definition.steps.find(({ id }) => id === step);
   if (visit.ended === "failed" && declared?.failure === "continue_with_error") return false;

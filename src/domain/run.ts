@@ -68,7 +68,12 @@ export interface Budgets {
   readonly wall_time_ms: number;
   readonly max_tokens?: number;
   readonly max_cost_micros?: number;
+  /** What a used-up limit does: fail what asked for more (default), or suspend the run until it is raised (DESIGN §6). */
+  readonly on_exhausted?: "fail" | "suspend";
 }
+
+/** The limits that are numbers. */
+export type Limits = Omit<Budgets, "on_exhausted">;
 
 /** RP's defaults for plans (RP §2, R-33). */
 export const DEFAULT_BUDGETS: Budgets = {
@@ -81,7 +86,7 @@ export const DEFAULT_BUDGETS: Budgets = {
 };
 
 /** Ceilings for model-started runs and untrusted workspaces (RP §2, R-15). */
-export const UNTRUSTED_CEILINGS: Required<Budgets> = {
+export const UNTRUSTED_CEILINGS: Required<Limits> = {
   max_concurrency: 8,
   max_agents: 16,
   max_steps: 512,
@@ -101,7 +106,7 @@ export const BUDGET_FIELDS = [
   "wall_time_ms",
   "max_tokens",
   "max_cost_micros",
-] as const satisfies readonly (keyof Budgets)[];
+] as const satisfies readonly (keyof Limits)[];
 
 /** What only the outside can end (DESIGN §2). */
 export type WaitType =

@@ -2,7 +2,7 @@
  * Every event that is legal, or just not legal, in a state: what the property tests draw journals from. It knows the
  * rules only from the outside (DESIGN §4, RP-26, R-9, R-10, R-19), not from `evolve`.
  */
-import type { EventBody, RunEvent } from "./events.ts";
+import { type EventBody, type RunEvent, TERMINAL_EVENT_TYPES } from "./events.ts";
 import { DEFAULT_BUDGETS, type Decision, isTerminal, type RunHeader, type Wait, type WaitType } from "./run.ts";
 import { evolve, initialState, type RunState, type StepState } from "./state.ts";
 
@@ -172,7 +172,8 @@ export function drawJournal(choices: readonly number[]): RunEvent[] {
   const events: RunEvent[] = [];
   let run = initialState(HEADER);
   for (const choice of choices) {
-    const bodies = legalBodies(run);
+    // Most choices leave the run open, so that walks get somewhere before they end it.
+    const bodies = legalBodies(run).filter((body) => choice % 8 === 0 || !TERMINAL_EVENT_TYPES.includes(body.type));
     const body = bodies[choice % bodies.length];
     if (body === undefined) break;
     const event = nextEvent(run, body);

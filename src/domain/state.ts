@@ -308,11 +308,7 @@ function openStep(run: RunState, id: string, type: string): StepState {
 }
 
 /** Settles a step: the last visit's outcome replaces what was open, and its waits end with it. */
-function settleStep(
-  run: RunState,
-  step: StepState,
-  outcome: Pick<StepState, "status"> & Partial<StepState>,
-): RunState {
+function settleStep(run: RunState, step: StepState, outcome: Pick<StepState, "status"> & Partial<StepState>): RunState {
   const { input: _i, was: _w, failure: _f, output: _o, receipt: _r, ...kept } = step;
   return closeWaits(putStep(run, { ...kept, ...outcome }), (wait) => wait.step_id === step.id);
 }

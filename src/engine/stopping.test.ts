@@ -91,14 +91,16 @@ test("C10 a cancel beside each of the last writes of a run: one end, the first c
     for (const when of ["before", "after"] as const) {
       const store = await open();
       let commits = 0;
-      let cancel: Promise<boolean> | undefined;
+      let cancel: Promise<unknown> | undefined;
+      // Whoever cancels hears whether it is over.
+      const send = (runId: string): Promise<unknown> => f.signal(runId, "cancel").catch((error: unknown) => expect(error).toMatchObject({ code: "terminal" }));
       const hook: RunStore["commit"] = async (group) => {
         const runId = group[0]?.root_run_id ?? "";
         commits++;
-        if (commits === at && when === "before" && at > 1) cancel = f.signal(runId, "cancel");
+        if (commits === at && when === "before" && at > 1) cancel = send(runId);
         for (let i = 0; i < 3; i++) await turn();
         const results = await store.commit(group);
-        if (commits === at && when === "after") cancel = f.signal(runId, "cancel");
+        if (commits === at && when === "after") cancel = send(runId);
         return results;
       };
       const f: Fixture = await fixture({ store: wrapStore(store, { commit: hook }), tools: writing });
@@ -109,7 +111,6 @@ test("C10 a cancel beside each of the last writes of a run: one end, the first c
       ends.add(state.status);
       await expectWhole(f, runId);
       expect((await f.state(runId)).last_sequence).toBe(state.last_sequence);
-      // Whoever cancels hears whether it is over.
       expect(await store.signals({ root_run_id: runId })).toEqual([]);
     }
   }
@@ -185,13 +186,13 @@ test("R-12 a mutation that reports while it is told to stop is cancelled, and it
 });
 
 test("R-12 a mutating sibling of a failure that does not end waits for repair; then the parallel fails as it would have", async () => {
-  const inside = gate();
-  const tools = {
-    Read: { run: async () => { await inside.promise; return failed(false); } },
-    Write: { ...writes, run: () => { inside.open(); return NEVER; } },
-  };
   const document = { steps: [tool("bad"), tool("write", { tool: "Write" })], plan: { type: "parallel", nodes: [leaf("bad"), leaf("write")] } };
   for (const elsewhere of [false, true]) {
+    const inside = gate();
+    const tools = {
+      Read: { run: async () => { await inside.promise; return failed(false); } },
+      Write: { ...writes, run: () => { inside.open(); return NEVER; } },
+    };
     const store = await open();
     const f = await fixture({ store, limits: { stop_grace_ms: 5 }, tools });
     const waiting = await f.run(document);

@@ -34,6 +34,8 @@ export interface ProcessClock extends Clock {
 interface Pending {
   readonly at: number;
   readonly rank: number;
+  /** Comes back for ever: nothing that a world would wait for. */
+  readonly periodic: boolean;
   readonly callback: () => void;
 }
 
@@ -59,22 +61,30 @@ export class SimulatedClock implements Clock {
   }
 
   at(atMs: number, callback: () => void): Timer {
-    this.touch();
-    const timer: Pending = { at: atMs, rank: this.#random.next(), callback };
-    this.#pending.add(timer);
-    return { cancel: () => void this.#pending.delete(timer) };
+    return this.#set(atMs, callback, false);
   }
 
   every(ms: number, callback: () => void): Timer {
     let timer: Timer;
     const arm = (): void => {
-      timer = this.at(this.#now + ms, () => {
-        arm();
-        callback();
-      });
+      timer = this.#set(
+        this.#now + ms,
+        () => {
+          arm();
+          callback();
+        },
+        true,
+      );
     };
     arm();
     return { cancel: () => timer.cancel() };
+  }
+
+  #set(at: number, callback: () => void, periodic: boolean): Timer {
+    this.touch();
+    const timer: Pending = { at, rank: this.#random.next(), periodic, callback };
+    this.#pending.add(timer);
+    return { cancel: () => void this.#pending.delete(timer) };
   }
 
   /** How many timers are set. */
@@ -107,6 +117,18 @@ export class SimulatedClock implements Clock {
   step(untilMs = Number.POSITIVE_INFINITY): boolean {
     const next = this.#next();
     if (next === undefined || next.at > untilMs) return false;
+    return this.#fire(next);
+  }
+
+  /** As `step`, but false also when what is left by then only comes back for ever, such as the renewal of a lease. */
+  stepToward(untilMs: number): boolean {
+    const next = this.#next();
+    if (next === undefined || next.at > untilMs) return false;
+    for (const timer of this.#pending) if (!timer.periodic && timer.at <= untilMs) return this.#fire(next);
+    return false;
+  }
+
+  #fire(next: Pending): boolean {
     this.#pending.delete(next);
     this.#now = Math.max(this.#now, next.at);
     this.touch();
@@ -169,7 +191,7 @@ class View implements ProcessClock {
   }
 
   every(ms: number, callback: () => void): Timer {
-    return this.#set(() => this.#world.now() + ms, callback, true);
+    return this.#set(() => ms, callback, true);
   }
 
   #set(due: () => number, callback: () => void, again: boolean): Timer {
@@ -189,11 +211,10 @@ class View implements ProcessClock {
         this.#held.push(fire);
         return;
       }
-      if (again) inner = this.#world.at(due(), fire);
-      else this.#timers.delete(timer);
+      if (!again) this.#timers.delete(timer);
       callback();
     };
-    inner = this.#world.at(due(), fire);
+    inner = again ? this.#world.every(due(), fire) : this.#world.at(due(), fire);
     this.#timers.add(timer);
     return timer;
   }

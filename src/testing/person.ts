@@ -107,7 +107,7 @@ export async function follow(
       acted = true;
     }
     if (!acted && pending.size === 0 && root?.status === "suspended") acted = await answerOne(world, process, rootRunId, options.person, send, answered);
-    if (!acted && !world.clock.step(until)) return "stuck";
+    if (!acted && !world.clock.stepToward(until)) return "stuck";
   }
 }
 

@@ -271,7 +271,7 @@ export class World {
     for (;;) {
       await this.clock.settle();
       if (await done()) return true;
-      if (!this.clock.step(untilMs)) return false;
+      if (!this.clock.stepToward(untilMs)) return false;
     }
   }
 

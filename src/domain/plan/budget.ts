@@ -1,6 +1,6 @@
 /** Budgets: what a caller may tighten (RP-23), what a place allows at most (RP-24), what is inherited. */
 import { getOwn, type Json } from "../json.ts";
-import { BUDGET_FIELDS, type Budgets } from "../run.ts";
+import { BUDGET_FIELDS, type Budgets, type Limits } from "../run.ts";
 import { didYouMean } from "../schema/index.ts";
 
 export type BudgetField = (typeof BUDGET_FIELDS)[number];
@@ -26,7 +26,7 @@ const OPTIONAL: readonly string[] = ["max_tokens", "max_cost_micros"] satisfies 
  */
 export function tightenBudget(
   base: Budgets,
-  requested: Partial<Budgets>,
+  requested: Partial<Limits>,
   options: { readonly complete: boolean },
 ): BudgetResult {
   for (const [field, value] of Object.entries(requested)) {
@@ -45,7 +45,8 @@ export function tightenBudget(
   }
   if (requested.max_agents === undefined)
     budgets.max_agents = Math.min(budgets.max_agents ?? 0, budgets.max_steps ?? 0);
-  return { ok: true, budgets: budgets as Budgets };
+  const { on_exhausted } = base;
+  return { ok: true, budgets: { ...(budgets as Budgets), ...(on_exhausted === undefined ? {} : { on_exhausted }) } };
 }
 
 function requestFault(field: string, value: number | undefined): BudgetResult | undefined {
@@ -100,7 +101,7 @@ export function inheritCeilings(budgets: Budgets, ceilings: Budgets): Budgets {
 /** A budget as it came from outside; anything but an object of numbers is refused with the field that is wrong. */
 export function readBudgetRequest(
   value: Json,
-): { ok: true; requested: Partial<Budgets> } | { ok: false; field: string; message: string } {
+): { ok: true; requested: Partial<Limits> } | { ok: false; field: string; message: string } {
   if (typeof value !== "object" || value === null || Array.isArray(value)) {
     return { ok: false, field: "", message: "Cannot use this budget: it is not an object; give limits by name" };
   }

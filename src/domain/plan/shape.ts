@@ -65,6 +65,10 @@ export const BUDGET_SHAPE: Shape = {
     fill: DEFAULT_BUDGETS.max_nesting_depth,
     description: "How deep workflows may be nested; 1 allows no nested workflow.",
   },
+  on_exhausted: {
+    type: { is: "one_of", values: ["fail", "suspend"] },
+    description: "What a used-up limit does: `fail` (default), or `suspend` the run until someone raises it.",
+  },
   wall_time_ms: {
     type: { is: "integer", min: 1 },
     fill: DEFAULT_BUDGETS.wall_time_ms,

@@ -102,7 +102,7 @@ describe("R-27 actions", () => {
     ["paused", ["cancel", "pause", "resume", "raise_budget"]],
     ["budget", ["cancel", "pause", "raise_budget"]],
     ["succeeded", []],
-    ["failed", []],
+    ["failed", ["retry"]],
     ["cancelled", ["cancel"]],
   ])("%s allows %j", (name, names) => {
     expect(allowed(RUNS[name])).toEqual(names);
@@ -180,11 +180,15 @@ describe("pause, budget, retry, fork", () => {
     expect(decideCancel(viewOf(child, RUNS.running)).ok).toBe(true);
   });
 
-  test("R-2j retry and fork are refused and say why", () => {
-    expect(refusal(decideRetry(viewOf(RUNS.failed)))).toEqual({
-      code: "not_possible",
-      reason: "Cannot retry the run: this build does not offer it; start a new run",
-    });
+  test("R-2j only a failed root is retried; fork is refused and says why", () => {
+    expect(decideRetry(viewOf(RUNS.failed)).ok).toBe(true);
+    for (const run of [RUNS.running, RUNS.succeeded, RUNS.cancelled, RUNS.recovery])
+      expect(refusal(decideRetry(viewOf(run))).code).toBe("not_possible");
+    const child = fold(
+      [...STARTED, { type: "run_failed", failure: { code: "execution_failed", message: "x", retryable: false } }],
+      CHILD,
+    );
+    expect(refusal(decideRetry(viewOf(child, RUNS.running))).reason).toContain(RUN_ID);
     expect(refusal(decideFork(viewOf(RUNS.failed))).reason).toContain("this build does not offer it");
   });
 });
@@ -206,6 +210,8 @@ describe("approve, deny, answer", () => {
     const other = refusal(decideApprove(view, "w-6", "ffffffff"));
     expect(other.code).toBe("conflict");
     expect(other.reason).toContain(DIGEST);
+    // It is the beginning that was shown, not some other part.
+    expect(refusal(decideApprove(view, "w-6", DIGEST.slice(8, 24))).code).toBe("conflict");
     for (const bad of ["0123456", "", "0123456g", `${DIGEST}0`, "0123456G"])
       expect(refusal(decideApprove(view, "w-6", bad)).code).toBe("usage");
   });

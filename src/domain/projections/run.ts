@@ -136,6 +136,7 @@ function budgets(budget: Budgets): Budgets {
     const value = budget[field];
     if (value !== undefined) shown[field] = value;
   }
+  if (budget.on_exhausted !== undefined) shown.on_exhausted = budget.on_exhausted;
   return shown;
 }
 

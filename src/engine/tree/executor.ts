@@ -46,6 +46,22 @@ export interface TreeServices {
   readonly late: (rootRunId: string, late: LateResult) => void;
 }
 
+function newJob(run: ActiveRun, request: Job["request"]): Job {
+  return {
+    run,
+    request,
+    instance: request.instance,
+    stage: "queued",
+    stop: undefined,
+    sideEffect: "read_only",
+    abort: new AbortController(),
+    done: Promise.resolve(),
+    ended: false,
+    givenUp: false,
+    timers: [],
+  };
+}
+
 function cancelling(run: ActiveRun): boolean {
   for (const group of run.cancels.values()) if (!group.waiting) return true;
   return false;
@@ -260,19 +276,7 @@ export class TreeExecutor {
       if (halted && (request.kind === "retry" || request.kind === "cancel" || !request.resumed)) return;
       if (request.kind === "retry") return this.#delay(run, request);
       if (request.kind === "cancel") return this.#cancel(run, request);
-      const job: Job = {
-        run,
-        request,
-        instance: request.instance,
-        stage: "queued",
-        stop: undefined,
-        sideEffect: "read_only",
-        abort: new AbortController(),
-        done: Promise.resolve(),
-        ended: false,
-        givenUp: false,
-        timers: [],
-      };
+      const job = newJob(run, request);
       run.jobs.set(job.instance, job);
       if (halted) this.#rejoin(job);
       else if (request.kind === "wait" && request.resumed) resumeWait(this, job);
@@ -315,11 +319,23 @@ export class TreeExecutor {
 
   #cancel(run: ActiveRun, request: CancelRequest): void {
     for (const target of request.targets) {
-      if (target.kind !== "retry") continue;
-      run.delays.get(target.key)?.cancel();
-      run.delays.delete(target.key);
+      if (target.kind !== "retry") this.#adopt(run, target);
+      else {
+        run.delays.get(target.key)?.cancel();
+        run.delays.delete(target.key);
+      }
     }
     this.background(cancelGroup(this, run, request.key, request.targets));
+  }
+
+  /** After a restart what a cancelled group has open was not asked for again: it can still be answered. */
+  #adopt(run: ActiveRun, target: Job["request"]): void {
+    const step = this.state(run.runId).steps.get(target.instance);
+    if (run.jobs.has(target.instance) || step === undefined || !this.#isOpen(run, target)) return;
+    const job = newJob(run, target);
+    if (step.side_effect !== undefined) job.sideEffect = step.side_effect;
+    job.stage = step.status === "running" || step.was === "running" ? "running" : "waiting";
+    run.jobs.set(job.instance, job);
   }
 
   /** Called when the program can go no further by itself. */

@@ -1,0 +1,229 @@
+/** Steps that wait for the outside, and who ends them (R-1, R-9, R-19, R-28, C11, C12, C14, C18). */
+import { expect, test } from "vitest";
+import type { Json } from "../domain/json.ts";
+import { openSqliteStore } from "../stores/sqlite/index.ts";
+import { failed, fixture, type Fixture, ok, TestClock } from "./fixture.ts";
+
+const open = () => openSqliteStore({ path: ":memory:" });
+const leaf = (step: string) => ({ type: "step", step });
+const tool = (id: string, more: object = {}) => ({ id, type: "tool", tool: "Read", capabilities: ["read"], ...more });
+const approval = (more: object = {}) => ({ steps: [{ id: "gate", type: "approval", prompt: "go on?", ...more }], plan: leaf("gate") });
+const tools = { Read: { run: () => ok("read") } };
+const LONG = { lease_ms: 1e15 };
+
+async function decide(f: Fixture, runId: string, kind: "approve" | "deny" | "answer", more: Record<string, Json> = {}, wait = 0): Promise<void> {
+  const wait_id = (await f.state(runId)).waits[wait]?.wait_id ?? "";
+  expect(await f.signal(runId, kind, { wait_id, decided_by: "me", ...more })).toBe(true);
+  await f.engine.idle(runId);
+}
+
+test("R-28 an approval: yes goes on, no is permission_denied, to which the step's policy applies; with outcome value both are the Decision", async () => {
+  const cases = [
+    ["approve", {}, { status: "succeeded", output: { approved: true, decision: "approved", decided_by: "me", reason: "fine" } }],
+    ["deny", {}, { status: "failed", failure: { code: "permission_denied" } }],
+    ["deny", { failure: "continue_with_error" }, { status: "succeeded", output: { error: { code: "permission_denied" } } }],
+    ["deny", { outcome: "value" }, { status: "succeeded", output: { approved: false, decision: "denied", decided_by: "me" } }],
+  ] as const;
+  for (const [kind, more, end] of cases) {
+    const f = await fixture({ store: await open() });
+    const waiting = await f.run(approval(more));
+    expect(waiting).toMatchObject({ status: "suspended", waits: [{ type: "approval", prompt: "go on?", step_id: "gate" }] });
+    await decide(f, waiting.header.run_id, kind, { reason: "fine" });
+    expect(await f.state(waiting.header.run_id)).toMatchObject(end);
+  }
+});
+
+test("R-28 silence never consents: past its deadline an approval has expired, and a decision is refused before that is written", async () => {
+  for (const [more, end] of [
+    [{}, { status: "failed", failure: { code: "permission_denied" } }],
+    [{ outcome: "value" }, { status: "succeeded", output: { approved: false, decision: "expired" } }],
+  ] as const) {
+    const clock = new TestClock();
+    const store = await open();
+    const f = await fixture({ store, clock, limits: LONG });
+    const waiting = await f.run(approval({ deadline_ms: 60_000, warn_ms: 20_000, ...more }));
+    const runId = waiting.header.run_id;
+    const since = waiting.waits[0]?.since_ms ?? 0;
+    expect(waiting.waits[0]).toMatchObject({ deadline_at_ms: since + 60_000, warn_at_ms: since + 40_000 });
+    expect((await store.getTree(runId))?.wake_at_ms).toBe(since + 40_000);
+    // A process that is woken for the warning writes it, and goes to sleep again until the deadline.
+    await clock.advance(40_000);
+    const warned = await Promise.all([f.resume(runId, "woken"), f.until(runId, (state) => state.waits[0]?.warned === true), clock.advance(0)]);
+    expect(warned[1]?.waits[0]?.warned).toBe(true);
+    await clock.advance(20_000);
+    await f.signal(runId, "approve", { wait_id: waiting.waits[0]?.wait_id ?? "", decided_by: "late" });
+    await clock.advance(0);
+    await f.until(runId, (state) => state.status !== "suspended" && state.status !== "running");
+    expect(await f.state(runId)).toMatchObject(end);
+    expect((await f.events(runId)).filter((event) => event.type === "wait_closed")).toMatchObject([{ by: "expiry", decision: { decided_by: "deadline" } }]);
+  }
+});
+
+test("R-28 an input: a value that does not fit leaves the wait as it is, one that fits is the step's value", async () => {
+  const f = await fixture({ store: await open() });
+  const schema = { type: "object", properties: { n: { type: "integer" } }, required: ["n"] };
+  const waiting = await f.run({ steps: [{ id: "ask", type: "input", prompt: "n?", schema }], plan: leaf("ask") });
+  const runId = waiting.header.run_id;
+  await decide(f, runId, "answer", { value: { n: "one" } });
+  expect(await f.state(runId)).toMatchObject({ status: "suspended", last_sequence: waiting.last_sequence });
+  await decide(f, runId, "answer", { value: { n: 1 } });
+  expect(await f.state(runId)).toMatchObject({ status: "succeeded", output: { n: 1 } });
+});
+
+test("C18 a timer of 30 days fires when it is due and not before, also in a process that was not there when it began", async () => {
+  const clock = new TestClock();
+  const store = await open();
+  const f = await fixture({ store, clock, limits: LONG, tools });
+  const days = 30 * 86_400_000;
+  const waiting = await f.run({ steps: [{ id: "sleep", type: "wait", for_ms: days }, tool("after")], plan: { type: "sequence", nodes: [leaf("sleep"), leaf("after")] } });
+  const runId = waiting.header.run_id;
+  expect(waiting).toMatchObject({ status: "suspended", waits: [{ type: "timer" }] });
+  expect((await store.getTree(runId))?.wake_at_ms).toBe(waiting.waits[0]?.due_at_ms);
+  await clock.advance(days - 1);
+  const g = await fixture({ store, clock, limits: LONG, tools });
+  await g.resume(runId, "woken");
+  expect((await g.state(runId)).status).toBe("suspended");
+  await clock.advance(1);
+  const ended = g.until(runId, (state) => state.status === "succeeded");
+  const tree = await g.engine.attach(runId);
+  if (tree === undefined) throw new Error("not claimed");
+  await g.engine.go(tree, "woken");
+  await clock.advance(0);
+  expect((await ended).output).toBe("read");
+});
+
+test("C12 three approvals in parallel, answered in each order, with a restart between: the block ends after the third", async () => {
+  for (const order of [[0, 1, 2], [0, 2, 1], [1, 0, 2], [1, 2, 0], [2, 0, 1], [2, 1, 0]]) {
+    const store = await open();
+    const ids = ["a", "b", "c"];
+    const f = await fixture({ store });
+    const waiting = await f.run({
+      steps: ids.map((id) => ({ id, type: "approval", prompt: id, outcome: "value" })),
+      plan: { type: "parallel", nodes: ids.map(leaf) },
+    });
+    const runId = waiting.header.run_id;
+    const waits = new Map(waiting.waits.map((wait) => [wait.step_id, wait.wait_id]));
+    for (const [n, at] of order.entries()) {
+      const g = await fixture({ store });
+      await g.signal(runId, "approve", { wait_id: waits.get(ids[at] ?? "") ?? "", decided_by: ids[at] ?? "" });
+      await g.engine.idle(runId);
+      const state = await g.state(runId);
+      expect(state.status).toBe(n === 2 ? "succeeded" : "suspended");
+      for (const done of order.slice(0, n + 1)) expect(state.steps.get(ids[done] ?? "")?.status).toBe("succeeded");
+    }
+    expect((await f.state(runId)).output).toMatchObject(ids.map((decided_by) => ({ decided_by })));
+  }
+});
+
+test("C11 an approval in a child, given by another process while the parent's is dead: the parent goes on and ends", async () => {
+  const store = await open();
+  const child = { id: "child", ...approval({ outcome: "value" }) };
+  const top = {
+    id: "top",
+    steps: [{ id: "each", type: "workflow", workflow_id: "child", revision: 1, args: {} }],
+    plan: { type: "map", source: { from: "literal", value: [1] }, item: "n", body: leaf("each") },
+  };
+  const f = await fixture({ store });
+  const waiting = await f.run(top, {}, { nested: [child] });
+  const runId = waiting.header.run_id;
+  expect(waiting.waits).toMatchObject([{ type: "child", reason: "approval" }]);
+  await f.engine.close();
+  const childId = (await store.treeRuns(runId))[1]?.run_id ?? "";
+  const g = await fixture({ store });
+  const wait_id = (await g.state(childId)).waits[0]?.wait_id ?? "";
+  await g.signal(runId, "approve", { wait_id, decided_by: "me" }, childId);
+  await g.engine.idle(runId);
+  expect(await g.state(runId)).toMatchObject({ status: "succeeded", output: [{ approved: true }] });
+});
+
+test("C14 an approval and a cancel at the same time: either the effect happened once and then the cancel, or it did not happen", async () => {
+  const store = await open();
+  let calls = 0;
+  const options = {
+    store,
+    tools: { Read: { side_effect: "mutating", capabilities: ["write"], run: () => ok(++calls) } },
+    policy: { fingerprint: "ask", decide: () => ({ decision: "ask", reason: "x" }) },
+  } as const;
+  const f = await fixture(options);
+  const g = await fixture(options);
+  const ends = new Set<string>();
+  for (let round = 0; round < 40; round++) {
+    calls = 0;
+    const waiting = await f.run({ steps: [tool("do")], plan: leaf("do") });
+    const runId = waiting.header.run_id;
+    const wait_id = waiting.waits[0]?.wait_id ?? "";
+    const sides = [
+      () => f.signal(runId, "approve", { wait_id, decided_by: "me" }).catch(() => false),
+      () => g.signal(runId, "cancel").catch(() => false),
+    ];
+    if (round % 2 === 1) sides.reverse();
+    await Promise.all(sides.map((send) => send()));
+    await Promise.all([f.engine.idle(runId), g.engine.idle(runId)]);
+    const state = await f.state(runId);
+    ends.add(state.status);
+    const granted = (await f.events(runId)).some((event) => event.type === "step_started" && event.grant !== undefined);
+    expect([state.status, calls]).toEqual(calls === 1 ? [state.status, 1] : ["cancelled", 0]);
+    if (calls === 1) expect(granted).toBe(true);
+  }
+  expect(ends.has("cancelled") || ends.has("succeeded")).toBe(true);
+});
+
+test("R-1 the first decision stands: a second one, and one with another digest, change nothing", async () => {
+  const f = await fixture({ store: await open() });
+  const waiting = await f.run(approval());
+  const runId = waiting.header.run_id;
+  const wait_id = waiting.waits[0]?.wait_id ?? "";
+  await f.signal(runId, "approve", { wait_id, digest: "0".repeat(64), decided_by: "me" });
+  await f.engine.idle(runId);
+  expect((await f.state(runId)).last_sequence).toBe(waiting.last_sequence);
+  await decide(f, runId, "approve");
+  const ended = await f.state(runId);
+  await expect(f.signal(runId, "deny", { wait_id, decided_by: "other" })).rejects.toMatchObject({ code: "terminal" });
+  expect((await f.state(runId)).last_sequence).toBe(ended.last_sequence);
+});
+
+test("R-1 a signal from a second engine reaches the one that holds the tree", async () => {
+  const store = await open();
+  let release: () => void = () => undefined;
+  const held = new Promise<void>((resolve) => (release = resolve));
+  let entered: () => void = () => undefined;
+  const inside = new Promise<void>((resolve) => (entered = resolve));
+  const f = await fixture({ store, tools: { Read: { run: async () => { entered(); await held; return ok(1); } } } });
+  const runId = await f.start({
+    steps: [tool("read"), { id: "gate", type: "approval", prompt: "?", outcome: "value" }],
+    plan: { type: "parallel", nodes: [leaf("read"), leaf("gate")] },
+  });
+  await inside;
+  const waiting = await f.until(runId, (state) => state.waits.length === 1);
+  const g = await fixture({ store });
+  expect(await g.signal(runId, "approve", { wait_id: waiting.waits[0]?.wait_id ?? "", decided_by: "other" })).toBe(true);
+  expect((await f.state(runId)).steps.get("gate")?.status).toBe("succeeded");
+  release();
+  await f.engine.idle(runId);
+  expect(await f.state(runId)).toMatchObject({ status: "succeeded", output: [1, { decided_by: "other" }] });
+});
+
+test("R-19 a run is running while anything is, suspended when only waits are open, and its oldest wait is shown", async () => {
+  const store = await open();
+  const f = await fixture({ store, tools });
+  const waiting = await f.run({
+    steps: [{ id: "one", type: "approval", prompt: "1" }, { id: "two", type: "input", prompt: "2", schema: { type: "string" } }, tool("read")],
+    plan: { type: "parallel", nodes: ["one", "two", "read"].map(leaf) },
+  });
+  expect(waiting.waits.map((wait) => wait.type)).toEqual(["approval", "input"]);
+  expect(await store.getRun(waiting.header.run_id)).toMatchObject({ status: "suspended", suspension: "approval", wait_count: 2 });
+  expect((await f.kinds(waiting.header.run_id)).filter((kind) => kind === "run_suspended")).toHaveLength(1);
+});
+
+test("R-28 a denied tool approval is permission_denied for the step's policy, and costs no second reservation", async () => {
+  let calls = 0;
+  const f = await fixture({
+    store: await open(),
+    tools: { Read: { run: () => (++calls === 1 ? failed(true) : ok(calls)) } },
+    policy: { fingerprint: "ask", decide: () => ({ decision: "ask", reason: "x" }) },
+  });
+  const waiting = await f.run({ steps: [tool("do", { failure: "continue_with_error" })], plan: leaf("do") });
+  await decide(f, waiting.header.run_id, "deny");
+  expect(await f.state(waiting.header.run_id)).toMatchObject({ status: "succeeded", output: { error: { code: "permission_denied", retryable: false } }, usage: { steps: 1 } });
+  expect(calls).toBe(0);
+});

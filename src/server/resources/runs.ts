@@ -1,0 +1,105 @@
+/** The runs of a session: start and list (RP-84). */
+import { z } from "@hono/zod-openapi";
+import type { Route } from "../routes.ts";
+import { ok, route, SESSION } from "../routes.ts";
+import { cursor, limit, PublicRun, queryBool, RunPage, startRequest, statusList, WaitPage, waitTypeList, workflowId } from "../schemas.ts";
+import { listName, locationOf, sessionParams as params, shownWait } from "./shown.ts";
+import { budgetOf } from "./workflows.ts";
+
+const listQuery = z.object({
+  status: statusList,
+  workflow_id: workflowId.optional(),
+  waiting: queryBool.optional(),
+  children: queryBool.optional(),
+  cursor,
+  limit,
+});
+
+export const runsRoutes: readonly Route[] = [
+  route(
+    {
+      method: "post",
+      path: `${SESSION}/workflow-runs`,
+      role: "operator",
+      tag: "runs",
+      summary: "Start a run",
+      about:
+        "Durable when it answers. With an Idempotency-Key the same request answers with the same run, also after it has ended, and says Idempotent-Replay: true.",
+      params,
+      body: startRequest,
+      keyed: "store",
+      responses: { 202: { description: "The run", schema: PublicRun } },
+      errors: ["definition", "input", "preflight", "workflow_monetary_budget_unsupported", "idempotency_key_reused"],
+    },
+    async (asked) => {
+      const { context, params: { session_id }, body, key } = asked;
+      const handle = await context.holdfast.start({
+        workflow: `${body.workflow_id}@${body.revision}`,
+        session: session_id,
+        ...(body.args === undefined ? {} : { args: body.args }),
+        ...budgetOf(body.budget),
+        ...(key === undefined ? {} : { key }),
+        ...(context.drives ? {} : { queue: true }),
+      });
+      return {
+        status: 202,
+        json: await context.holdfast.runs.get(handle.run_id, session_id),
+        headers: { ...locationOf(asked, session_id, handle.run_id), ...(handle.replayed ? { "Idempotent-Replay": "true" } : {}) },
+      };
+    },
+  ),
+  route(
+    {
+      method: "get",
+      path: `${SESSION}/workflow-runs`,
+      role: "observer",
+      tag: "runs",
+      summary: "Runs, newest first",
+      params,
+      query: listQuery,
+      responses: { 200: { description: "A page", schema: RunPage } },
+    },
+    async (asked) => {
+      const { context, params: { session_id }, query } = asked;
+      const name = listName("runs", asked);
+      const place = context.cursors.read(name, query.cursor);
+      const page = await context.holdfast.runs.list({
+        session: session_id,
+        limit: query.limit ?? 50,
+        ...(query.status === undefined ? {} : { status: query.status }),
+        ...(query.workflow_id === undefined ? {} : { workflow_id: query.workflow_id }),
+        ...(query.waiting === undefined ? {} : { waiting: query.waiting }),
+        ...(query.children === undefined ? {} : { children: query.children }),
+        ...(place === undefined ? {} : { cursor: place }),
+      });
+      return ok({ runs: page.runs, ...(page.next_cursor === undefined ? {} : { next_cursor: context.cursors.sign(name, page.next_cursor) }) });
+    },
+  ),
+  route(
+    {
+      method: "get",
+      path: `${SESSION}/waits`,
+      role: "observer",
+      tag: "waits",
+      summary: "What waits for somebody, oldest first",
+      params,
+      query: z.object({ type: waitTypeList, cursor, limit }),
+      responses: { 200: { description: "A page; operators also see what is asked", schema: WaitPage } },
+    },
+    async (asked) => {
+      const { context, params: { session_id }, query, operator } = asked;
+      const name = listName("waits", asked);
+      const place = context.cursors.read(name, query.cursor);
+      const page = await context.holdfast.waits.list({
+        session: session_id,
+        limit: query.limit ?? 50,
+        ...(query.type === undefined ? {} : { type: query.type }),
+        ...(place === undefined ? {} : { cursor: place }),
+      });
+      return ok({
+        waits: page.waits.map((wait) => shownWait(wait, operator)),
+        ...(page.next_cursor === undefined ? {} : { next_cursor: context.cursors.sign(name, page.next_cursor) }),
+      });
+    },
+  ),
+];

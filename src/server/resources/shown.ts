@@ -1,0 +1,28 @@
+/** What several resources share: parameters, cursors' names, locations, and waits as their reader may see them. */
+import { z } from "@hono/zod-openapi";
+import { publicWait } from "../../domain/projections/index.ts";
+import type { Wait } from "../../domain/run.ts";
+import type { Asked } from "../routes.ts";
+import { RUN } from "../routes.ts";
+import { runId, sessionRef } from "../schemas.ts";
+
+export const sessionParams = z.object({ session_id: sessionRef });
+export const runParams = z.object({ session_id: sessionRef, run_id: runId });
+export type RunAsked = Asked<{ session_id: string; run_id: string }>;
+
+/** A cursor serves only the list that gave it: same session, same selection. */
+export function listName(kind: string, asked: Pick<Asked, "params" | "query">): string {
+  const { cursor: _, limit: __, ...selection } = asked.query as { cursor?: unknown; limit?: unknown };
+  return JSON.stringify([kind, asked.params, selection]);
+}
+
+/** `Location` of a run that was made. */
+export function locationOf(asked: Pick<Asked, "context">, session: string, run_id: string): { readonly Location: string } {
+  const path = RUN.replace("{session_id}", encodeURIComponent(session)).replace("{run_id}", encodeURIComponent(run_id));
+  return { Location: `${asked.context.basePath}${path}` };
+}
+
+/** Observers see that something waits and until when, not what is asked. */
+export function shownWait(wait: Wait, operator: boolean): object {
+  return operator ? wait : publicWait(wait);
+}

@@ -26,7 +26,9 @@ interface Message {
 /** Starts this program again to do one piece of work. */
 export function startChild(work: string, request: unknown): Child {
   const program = process.argv[1] ?? "";
-  const child = fork(program, [FLAG, work, JSON.stringify(request)], { stdio: ["ignore", "inherit", "inherit", "ipc"] });
+  const child = fork(program, [FLAG, work, JSON.stringify(request)], {
+    stdio: ["ignore", "inherit", "inherit", "ipc"],
+  });
   const overdue = setTimeout(() => child.kill("SIGKILL"), LONGEST_MS);
   const gone = new Promise<void>((resolve) =>
     child.once("exit", () => {

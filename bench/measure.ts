@@ -20,24 +20,24 @@ export interface Size {
   /** W6. */
   readonly sleepers: number;
   readonly idleMs: number;
-  /** Single commits that give the raw rate. */
-  readonly commits: number;
+  /** How long single rows are committed to know the raw rate. */
+  readonly rawMs: number;
   /** Starts of a process. */
   readonly starts: number;
 }
 
 export const FULL: Size = {
   repetitions: 3,
-  shortRuns: 200,
+  shortRuns: 100,
   steps: 1_000,
-  durableSteps: 500,
+  durableSteps: 300,
   runs: 1_000,
   growthSteps: 10_000,
   growthWindow: 1_000,
   parallelSteps: 1_000,
   sleepers: 10_000,
   idleMs: 10_000,
-  commits: 1_000,
+  rawMs: 300,
   starts: 7,
 };
 
@@ -53,7 +53,7 @@ export const TINY: Size = {
   parallelSteps: 10,
   sleepers: 5,
   idleMs: 100,
-  commits: 20,
+  rawMs: 10,
   starts: 1,
 };
 

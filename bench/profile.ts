@@ -1,6 +1,6 @@
 /** Where the time goes: the CPU profiler of V8 around a piece of work, told in the names of the source files. */
 import { existsSync, readFileSync } from "node:fs";
-import { Session, type Profiler } from "node:inspector/promises";
+import { type Profiler, Session } from "node:inspector/promises";
 import { SourceMap, type SourceMapPayload } from "node:module";
 import { dirname, relative, resolve } from "node:path";
 import { fileURLToPath } from "node:url";
@@ -10,8 +10,8 @@ const SAMPLE_MICROS = 200;
 const MOST_NAMED = 15;
 /** No work of this thread: it waited, or sat at the root between two tasks. */
 const WAITING: ReadonlySet<string> = new Set(["(idle)", "(root)"]);
-/** The profiler at its own work. */
-const PROFILER = "node:inspector";
+/** This file: the profiler at its own work. */
+const PROFILER = /^bench\/profile\.ts: /;
 
 /** Does the work under the profiler; answers where this thread spent its time, most first. */
 export async function profiled(work: () => Promise<unknown>): Promise<readonly Hot[]> {
@@ -47,7 +47,7 @@ function hottest(profile: Profiler.Profile, place: Place): Hot[] {
     if (node === undefined || WAITING.has(node.callFrame.functionName)) continue;
     const took = profile.timeDeltas?.[i] ?? 0;
     const where = place(node, (child) => nodes.get(parents.get(child.id) ?? -1));
-    if (where.includes(PROFILER)) continue;
+    if (PROFILER.test(where)) continue;
     micros.set(where, (micros.get(where) ?? 0) + took);
     all += took;
   }
@@ -88,7 +88,9 @@ function partOf(node: Node, parentOf: (node: Node) => Node | undefined): string 
   const url = at?.callFrame.url ?? "";
   const [, name] = /.*\/node_modules\/((?:@[^/]+\/)?[^/]+)/.exec(url) ?? [];
   if (name !== undefined) return name;
-  return url.startsWith("file:") ? relative(process.cwd(), fileURLToPath(url)) : "Node itself: reading and linking modules";
+  return url.startsWith("file:")
+    ? relative(process.cwd(), fileURLToPath(url))
+    : "Node itself: reading and linking modules";
 }
 
 /** The file from the repository's root that a function was bundled from. */

@@ -65,7 +65,10 @@ function table(figures: readonly Figure[]): string {
 
 function costTable(costs: readonly Cost[]): string {
   const rows = costs.map((cost) => `| ${cost.work} | ${shown(cost.stepMicros)} | ${shown(cost.others)} |`);
-  const head = ["| work | CPU of the process, µs a step | CPU that others took meanwhile, cores |", "| --- | --: | --: |"];
+  const head = [
+    "| work | CPU of the process, µs a step | CPU that others took meanwhile, cores |",
+    "| --- | --: | --: |",
+  ];
   return [...head, ...rows].join("\n");
 }
 
@@ -104,5 +107,8 @@ function factor(value: number, must: Bound): string {
 
 function hotText(name: string, hot: readonly Hot[]): string {
   const shares = hot.map(({ where, share }) => `  - ${(share * 100).toFixed(1)} % ${where}`);
-  return [`- Where the time of ${name} goes (self time of the main thread, once more under the profiler):`, ...shares].join("\n");
+  return [
+    `- Where the time of ${name} goes (self time of the main thread, once more under the profiler):`,
+    ...shares,
+  ].join("\n");
 }

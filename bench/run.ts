@@ -12,6 +12,7 @@ import { type Bench, collectGarbage, FULL, TINY, type Workload } from "./measure
 import { misses, type Result, report } from "./report.ts";
 import { CHILD_WORKS, WORKLOADS } from "./workloads/index.ts";
 
+const WRONG_USAGE = 2;
 const RESULTS = join("bench", "RESULTS.md");
 
 interface Asked {
@@ -58,8 +59,7 @@ async function measure(workload: Workload, bench: Bench, profile: boolean): Prom
   }
 }
 
-async function main(): Promise<void> {
-  const { workloads, tiny, profile, out } = asked();
+async function main({ workloads, tiny, profile, out }: Asked): Promise<void> {
   const parent = realpathSync(mkdtempSync(join(tmpdir(), "holdfast-bench-")));
   const bench: Bench = { size: tiny ? TINY : FULL, folder: () => mkdtempSync(join(parent, "work-")) };
   const [date, start] = [new Date(), performance.now()];
@@ -77,9 +77,9 @@ async function main(): Promise<void> {
 
 if (!(await serveAsChild(CHILD_WORKS))) {
   try {
-    await main();
+    await main(asked());
   } catch (error) {
     console.error(error instanceof Error ? error.message : error);
-    process.exitCode = 1;
+    process.exitCode = WRONG_USAGE;
   }
 }

@@ -40,8 +40,20 @@ export function openSubject(options: SubjectOptions): Promise<Holdfast> {
     limits: { concurrency: 1_024, steps: 100_000 },
     workflows: options.workflows,
     tools: [
-      defineTool({ name: "look", description: "Does nothing and says so.", input: EMPTY, sideEffect: "read_only", run: body }),
-      defineTool({ name: "change", description: "Counts as a change.", input: EMPTY, sideEffect: "mutating", run: body }),
+      defineTool({
+        name: "look",
+        description: "Does nothing and says so.",
+        input: EMPTY,
+        sideEffect: "read_only",
+        run: body,
+      }),
+      defineTool({
+        name: "change",
+        description: "Counts as a change.",
+        input: EMPTY,
+        sideEffect: "mutating",
+        run: body,
+      }),
     ],
     ...(options.durability === undefined ? {} : { durability: options.durability }),
   });
@@ -112,7 +124,9 @@ export async function finish(holdfast: Holdfast, workflow: string): Promise<void
 
 export function demandSuccess(run: Run): void {
   if (run.status !== "succeeded")
-    throw new Error(`Cannot measure: the run ${run.run_id} is ${run.status}: ${JSON.stringify(run.failure ?? run.waits)}`);
+    throw new Error(
+      `Cannot measure: the run ${run.run_id} is ${run.status}: ${JSON.stringify(run.failure ?? run.waits)}`,
+    );
 }
 
 /** Does `count` pieces of work, `atOnce` at a time. */

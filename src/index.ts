@@ -3,7 +3,7 @@
  * together (DESIGN §3, R-39).
  */
 import { join } from "node:path";
-import type { Holdfast } from "./access/api.ts";
+import type { HandlerOptions, Holdfast } from "./access/api.ts";
 import { createAccess, DEFAULT_ACCESS_LIMITS } from "./access/index.ts";
 import { builtinFolder, openCatalog, readData } from "./catalog/index.ts";
 import {
@@ -76,6 +76,7 @@ interface Composition extends HoldfastOptions {
   readonly workspaceRoot: string;
   readonly needStore: boolean;
   readonly readOnly?: boolean;
+  readonly onCommit?: (ms: number) => void;
   readonly configTools?: { readonly file: string; readonly tools: readonly AnyTool[] };
 }
 
@@ -91,7 +92,7 @@ async function compose(options: Composition): Promise<Holdfast> {
   const clock = options.clock ?? systemClock;
   const policy = options.policy ?? createPolicy(options.permissions === undefined ? {} : { permissions: options.permissions });
   const catalog = catalogOf(options, trusted() ? limits.ceilings.max_concurrency : 64, tools);
-  const opened = options.needStore ? await openStore(options) : undefined;
+  const opened = options.needStore ? timed(await openStore(options), options.onCommit) : undefined;
   const ports = { clock, ids: options.ids ?? systemIds, tools, agents: options.agents, policy };
   const engine =
     opened === undefined
@@ -106,7 +107,7 @@ async function compose(options: Composition): Promise<Holdfast> {
         });
   const driver = engine === undefined || options.worker === false ? undefined : new Driver(engine);
   await driver?.start();
-  return createAccess(
+  const access = createAccess(
     {
       ...ports,
       engine,
@@ -128,6 +129,50 @@ async function compose(options: Composition): Promise<Holdfast> {
       await opened?.close();
     },
   );
+  const holdfast: Holdfast = { ...access, handler: (mounted) => lazyHandler(holdfast, options, mounted) };
+  return holdfast;
+}
+
+/** The server room is loaded with the first request: who mounts no handler never pays for it. */
+function lazyHandler(holdfast: Holdfast, options: Composition, mounted: HandlerOptions | undefined): (request: Request) => Promise<Response> {
+  let made: Promise<(request: Request) => Promise<Response>> | undefined;
+  const make = async (): Promise<(request: Request) => Promise<Response>> => {
+    const { mountedHandler } = await import("./server/index.ts");
+    return mountedHandler(holdfast, lasts(options.store) ? prepareState(openWorkspaceFolder(options.workspaceRoot)) : undefined, mounted);
+  };
+  return async (request) => {
+    made ??= make();
+    return (await made)(request);
+  };
+}
+
+/** Whether the store outlives the process; what belongs beside it then goes to the state folder. */
+function lasts(store: HoldfastOptions["store"]): boolean {
+  return store === undefined || (typeof store === "string" && sqlitePath(store) !== ":memory:");
+}
+
+type OpenedStore = Awaited<ReturnType<typeof openStore>>;
+
+/** The store with its commits timed, where somebody wants to know. */
+function timed(opened: OpenedStore, onCommit: ((ms: number) => void) | undefined): OpenedStore {
+  if (onCommit === undefined) return opened;
+  const { store } = opened;
+  const commit: RunStore["commit"] = async (group) => {
+    const begun = performance.now();
+    try {
+      return await store.commit(group);
+    } finally {
+      onCommit(performance.now() - begun);
+    }
+  };
+  const watched = new Proxy(store, {
+    get: (target, name) => {
+      if (name === "commit") return commit;
+      const value: unknown = Reflect.get(target, name, target);
+      return typeof value === "function" ? (value.bind(target) as unknown) : value;
+    },
+  });
+  return { ...opened, store: watched };
 }
 
 function catalogOf(options: Composition, maxConcurrency: number, tools: ReturnType<typeof createToolRegistry>): ReturnType<typeof openCatalog> {
@@ -212,6 +257,10 @@ export interface OpenWorkspaceRequest {
   readonly needStore?: boolean;
   /** Drive whatever wants driving, as a worker process does; default false. */
   readonly worker?: boolean;
+  /** Hears how long each commit of the store took. */
+  readonly onCommit?: (ms: number) => void;
+  readonly log?: HoldfastOptions["log"];
+  readonly log?: NonNullable<HoldfastOptions["log"]>;
 }
 
 export interface OpenedWorkspace {
@@ -272,6 +321,9 @@ async function prepare(request: OpenWorkspaceRequest): Promise<Prepared> {
     diagnostics: loaded.diagnostics,
     composition: {
       worker: request.worker ?? false,
+      ...(request.onCommit === undefined ? {} : { onCommit: request.onCommit }),
+      ...(request.log === undefined ? {} : { log: request.log }),
+      ...(request.log === undefined ? {} : { log: request.log }),
       workspaceRoot,
       trust,
       needStore: request.needStore ?? true,

@@ -2,10 +2,21 @@
  * W3: one run that grows, in a process of its own. A step must cost at its end what it cost at its beginning, in
  * time, on disk and in memory.
  */
-import { databaseOf, finish, openSubject, sequenceOf } from "../subject.ts";
+
 import { openDatabase } from "../../src/stores/sqlite/driver.ts";
 import { inChild, profileInChild } from "../child.ts";
-import { atMost, type Bench, collectGarbage, medianOf, type Measured, repeat, shown, timed, type Workload } from "../measure.ts";
+import {
+  atMost,
+  type Bench,
+  collectGarbage,
+  type Measured,
+  medianOf,
+  repeat,
+  shown,
+  timed,
+  type Workload,
+} from "../measure.ts";
+import { databaseOf, finish, openSubject, sequenceOf } from "../subject.ts";
 
 const BEGINNING = 100;
 /** Steps of another run before: code that is not compiled yet would make the beginning slow, and growth look small. */

@@ -1,7 +1,7 @@
 /** W2: many runs of 5 steps, 64 at once, beside the raw rate and the floor that shares its commits. */
 import { join } from "node:path";
 import { Floor } from "../floors.ts";
-import { atLeast, type Bench, medianOf, type Measured, repeat, shown, timed, type Workload } from "../measure.ts";
+import { atLeast, type Bench, type Measured, medianOf, repeat, shown, timed, type Workload } from "../measure.ts";
 import { profiled } from "../profile.ts";
 import { each, finish, openSubject, sequenceOf } from "../subject.ts";
 
@@ -29,10 +29,10 @@ async function measure({ folder, size }: Bench): Promise<Measured> {
   const rateOf = (ms: number): number => (steps / ms) * 1000;
   await each(Math.min(size.runs, AT_ONCE), AT_ONCE, () => finish(holdfast, "five"));
   const taken = await repeat(size.repetitions, async () => {
-    const before = group.rawRate(size.commits);
+    const before = group.rawRate(size.rawMs);
     const floor = rateOf((await timed(() => each(size.runs, AT_ONCE, () => group.run(STEPS)))).ms);
     const time = await timed(ours);
-    const raw = (before + group.rawRate(size.commits)) / 2;
+    const raw = (before + group.rawRate(size.rawMs)) / 2;
     return { raw, floor, time, rate: rateOf(time.ms) };
   });
   group.close();

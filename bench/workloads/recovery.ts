@@ -5,7 +5,7 @@
 import { join } from "node:path";
 import { inChild, profileInChild, startChild } from "../child.ts";
 import { Floor } from "../floors.ts";
-import { atMost, type Bench, medianOf, type Measured, repeat, shown, type Workload } from "../measure.ts";
+import { atMost, type Bench, type Measured, medianOf, repeat, shown, type Workload } from "../measure.ts";
 import { demandSuccess, each, openSubject, sequenceOf } from "../subject.ts";
 
 const STEPS = 5;

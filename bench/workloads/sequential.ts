@@ -7,8 +7,8 @@ import {
   type Bound,
   type Cost,
   type Figure,
-  medianOf,
   type Measured,
+  medianOf,
   repeat,
   shown,
   timed,
@@ -51,13 +51,19 @@ function workloadOf(name: string, kind: Kind): Workload {
   };
 }
 
-async function measure(bench: Bench, kind: Kind, steps: number, floor: Floor, run: () => Promise<void>): Promise<Measured> {
+async function measure(
+  bench: Bench,
+  kind: Kind,
+  steps: number,
+  floor: Floor,
+  run: () => Promise<void>,
+): Promise<Measured> {
   const { size } = bench;
   await run();
   const taken = await repeat(size.repetitions, async () => {
-    const before = floor.rawRate(size.commits);
+    const before = floor.rawRate(size.rawMs);
     const time = await timed(run);
-    const raw = (before + floor.rawRate(size.commits)) / 2;
+    const raw = (before + floor.rawRate(size.rawMs)) / 2;
     return { time, raw, rate: (steps / time.ms) * 1000 };
   });
   const figure: Figure = {

@@ -1,7 +1,17 @@
 /** W1: one run of 3 steps, from the start to its result, beside the floor that commits every event by itself. */
 import { join } from "node:path";
 import { Floor } from "../floors.ts";
-import { atMost, type Bench, median, medianOf, type Measured, percentile, repeat, shown, type Workload } from "../measure.ts";
+import {
+  atMost,
+  type Bench,
+  type Measured,
+  median,
+  medianOf,
+  percentile,
+  repeat,
+  shown,
+  type Workload,
+} from "../measure.ts";
 import { profiled } from "../profile.ts";
 import { finish, openSubject, sequenceOf } from "../subject.ts";
 

@@ -1,35 +1,33 @@
 /** What a process pays to load the built package, and to answer `holdfast --help`, over a Node that does nothing. */
 import { spawnSync } from "node:child_process";
-import { readdirSync } from "node:fs";
-import { join } from "node:path";
+import { readdirSync, symlinkSync } from "node:fs";
+import { join, resolve } from "node:path";
 import { pathToFileURL } from "node:url";
 import { build } from "tsdown";
-import { atMost, type Bench, medianOf, type Measured, repeat, shown, type Workload } from "../measure.ts";
+import { atMost, type Bench, type Measured, medianOf, repeat, shown, type Workload } from "../measure.ts";
 import { readProfile } from "../profile.ts";
-
-const BUILT = join(".cache", "bench-dist");
 
 export const startUp: Workload = {
   name: "start-up",
   measure,
   profile: async ({ folder }) => {
     const place = folder();
-    seconds(["--cpu-prof", "--cpu-prof-interval", "200", "--cpu-prof-dir", place, ...loadWords()]);
+    seconds(["--cpu-prof", "--cpu-prof-interval", "200", "--cpu-prof-dir", place, ...loadWords(await built(folder()))]);
     const [file = ""] = readdirSync(place);
     return readProfile(join(place, file));
   },
 };
 
-function loadWords(): string[] {
-  const library = pathToFileURL(join(process.cwd(), BUILT, "index.mjs")).href;
+function loadWords(dist: string): string[] {
+  const library = pathToFileURL(join(dist, "index.mjs")).href;
   return ["--input-type=module", "-e", `import ${JSON.stringify(library)}`];
 }
 
-async function measure({ size }: Bench): Promise<Measured> {
-  await buildPackage();
+async function measure({ size, folder }: Bench): Promise<Measured> {
+  const place = await built(folder());
   const nothing = ["-e", "0"];
-  const load = loadWords();
-  const help = [join(BUILT, "cli.mjs"), "--help"];
+  const load = loadWords(place);
+  const help = [join(place, "cli.mjs"), "--help"];
   for (const words of [nothing, load, help]) seconds(words);
   const taken = await repeat(size.starts, async () => ({
     nothing: seconds(nothing),
@@ -48,18 +46,20 @@ async function measure({ size }: Bench): Promise<Measured> {
 }
 
 /** The code of the published build (tsdown.config.ts), without its types: they are not loaded. */
-async function buildPackage(): Promise<void> {
+async function built(folder: string): Promise<string> {
+  const outDir = join(folder, "dist");
+  symlinkSync(resolve("node_modules"), join(folder, "node_modules"), "junction");
   await build({
     config: false,
     entry: { cli: "src/cli/main.ts", index: "src/index.ts", testing: "src/testing/index.ts" },
     format: "esm",
     platform: "node",
     target: "node20.19",
-    outDir: BUILT,
-    clean: true,
+    outDir,
     dts: false,
     logLevel: "error",
   });
+  return outDir;
 }
 
 function seconds(words: readonly string[]): number {

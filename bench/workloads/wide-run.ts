@@ -1,7 +1,7 @@
 /** W4: one run whose steps are all at work at once, beside the floor that shares its commits. */
 import { join } from "node:path";
 import { Floor } from "../floors.ts";
-import { atMost, type Bench, medianOf, type Measured, repeat, shown, timed, type Workload } from "../measure.ts";
+import { atMost, type Bench, type Measured, medianOf, repeat, shown, timed, type Workload } from "../measure.ts";
 import { profiled } from "../profile.ts";
 import { finish, openSubject, parallelOf } from "../subject.ts";
 

@@ -213,6 +213,8 @@ export interface RunsApi {
   ): Promise<Verb>;
   pause(runId: string, options?: { reason?: string; decided_by?: string }, session?: string): Promise<Verb>;
   resume(runId: string, options?: { decided_by?: string }, session?: string): Promise<Verb>;
+  /** Raises limits of a tree, never below what is spent or set (D). @throws input, not_possible, preflight above a ceiling */
+  raiseBudget(runId: string, budget: Partial<Budgets>, options?: { decided_by?: string }, session?: string): Promise<Verb>;
   restart(runId: string, session?: string, origin?: "explicit" | "automatic", key?: string): Promise<RunHandle>;
   /** A new run from the failed steps of a failed one (R-2j). @throws not_possible */
   retry(runId: string, stepId?: string, session?: string): Promise<RunHandle>;

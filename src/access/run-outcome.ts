@@ -1,11 +1,11 @@
 /** Where a run stands, for whoever started it by a tool: bounded waiting, and the outcome (interfaces §3 "MCP tools"). */
 import type { Json } from "../domain/json.ts";
 import { isTerminal, type WaitType } from "../domain/run.ts";
+import { loadHeader } from "../engine/index.ts";
 import type { PublicRun } from "./api.ts";
 import { type AccessContext, needStore } from "./context.ts";
 import { driveRun, followEvents } from "./driving.ts";
 import { getRun, inspectRun, runsApi } from "./runs.ts";
-import { loadHeader } from "../engine/index.ts";
 import { recordOf } from "./views.ts";
 
 export interface RunOutcome {
@@ -14,6 +14,8 @@ export interface RunOutcome {
   readonly sentence: string;
   /** Only for a run that a tool of the session started, once it has succeeded. */
   readonly output?: Json;
+  /** A tool started it, so its output and its questions are its caller's. */
+  readonly by_tool: boolean;
 }
 
 /** Waits that end by themselves: whoever waits for the run waits through them. */
@@ -61,7 +63,7 @@ export async function outcomeOf(
   const { record } = await recordOf(context, runId, session);
   const { sentence } = await runsApi(context).why(runId, session, { public: true });
   const run = await getRun(context, runId, session);
-  const theirs = run.status === "succeeded" && (await loadHeader(needStore(context), record)).origin === "automatic";
-  if (!theirs) return { run, sentence };
-  return { run, sentence, output: (await inspectRun(context, runId, session)).output ?? null };
+  const by_tool = (await loadHeader(needStore(context), record)).origin === "automatic";
+  if (!by_tool || run.status !== "succeeded") return { run, sentence, by_tool };
+  return { run, sentence, by_tool, output: (await inspectRun(context, runId, session)).output ?? null };
 }

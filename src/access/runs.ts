@@ -2,11 +2,12 @@
 import { HoldfastError } from "../domain/errors.ts";
 import type { RunEvent } from "../domain/events.ts";
 import type { Json } from "../domain/json.ts";
-import type { Bundle } from "../domain/plan/index.ts";
+import { type Bundle, checkCeilings, readBudgetRequest } from "../domain/plan/index.ts";
 import {
   type Allowance as Decided,
   decideCancel,
   decidePause,
+  decideRaiseBudget,
   decideRestart,
   decideRetry,
   decideResume,
@@ -19,11 +20,11 @@ import {
   stepDetail,
   why,
 } from "../domain/projections/index.ts";
-import { isTerminal } from "../domain/run.ts";
+import { BUDGET_FIELDS, type Budgets, isTerminal } from "../domain/run.ts";
 import { exportLines, exportSnapshot, importJournal, loadHeader, readJournal } from "../engine/index.ts";
 import type { RunRecord } from "../ports/index.ts";
 import type { ListQuery, OperatorEvent, PublicEvent, PublicRun, Run, RunHandle, RunsApi, Verb } from "./api.ts";
-import { type AccessContext, needEngine, needStore, sessionOf } from "./context.ts";
+import { type AccessContext, ceilingsFor, needEngine, needStore, sessionOf } from "./context.ts";
 import { readCursor, writeCursor } from "./cursors.ts";
 import { driveRun, followEvents } from "./driving.ts";
 import { findRun } from "./finding.ts";
@@ -158,9 +159,14 @@ async function pauseRun(context: AccessContext, runId: string, options: { reason
 
 /** RP-63, R-17: refused with no write, or taken on in this process. It returns once the run goes; `drive` follows it. */
 async function resumeRun(context: AccessContext, runId: string, session?: string): Promise<Verb> {
-  const { record } = await recordOf(context, runId, session);
-  demand(decideResume(await viewOf(context, record)));
+  let { record } = await recordOf(context, runId, session);
   const engine = needEngine(context);
+  if (record.status === "running" && engine.holds(record.root_run_id) === undefined) {
+    // Its process may have died: claiming it tells, and marks what was left open (RP-61).
+    await engine.attach(record.root_run_id);
+    record = (await recordOf(context, runId, session)).record;
+  }
+  demand(decideResume(await viewOf(context, record)));
   const tree = await engine.attach(record.root_run_id);
   if (tree === undefined) throw new HoldfastError("conflict", `Cannot resume the run ${runId}: another process holds it; follow it with: holdfast watch ${runId}`);
   await engine.go(tree, "explicit");
@@ -187,6 +193,36 @@ async function restartRun(context: AccessContext, runId: string, session: string
     tightened(bundle, undefined, restricted, context),
     { restricted, costAsked: rootOf(bundle).budgets.max_cost_micros !== undefined, made_from: { run_id: runId, how: "restart" } },
   );
+}
+
+/** Higher limits for a run tree (interfaces §3): checked here against what is set, spent and allowed. */
+async function raiseBudget(
+  context: AccessContext,
+  runId: string,
+  budget: Partial<Budgets>,
+  options: { decided_by?: string } = {},
+  session?: string,
+): Promise<Verb> {
+  const read = readBudgetRequest(budget as Json);
+  if (!read.ok) throw new HoldfastError("input", read.message, { details: { field: read.field } });
+  const wanted = read.requested;
+  if (Object.keys(wanted).length === 0) throw new HoldfastError("usage", "Cannot raise the budget: no limit is given; name at least one");
+  return verb(context, runId, session, {
+    decide: (view) => {
+      const allowed = decideRaiseBudget(view);
+      if (!allowed.ok) return allowed;
+      const restricted = view.state.header.origin === "automatic" || !context.trusted();
+      for (const field of BUDGET_FIELDS) {
+        const value = wanted[field];
+        if (value !== undefined && value <= (view.state.budget[field] ?? Number.POSITIVE_INFINITY))
+          return { ok: false, code: "not_possible", reason: `Cannot raise ${field} to ${value}: it is ${view.state.budget[field] ?? "not limited"} now; give more` };
+      }
+      const [above] = checkCeilings({ ...view.state.budget, ...wanted }, ceilingsFor(context, restricted));
+      return above === undefined ? { ok: true } : { ok: false, code: "preflight", reason: above.message };
+    },
+    kind: "budget",
+    payload: () => ({ budget: { ...wanted }, decided_by: options.decided_by ?? "unknown" }),
+  });
 }
 
 /** R-2j: a new run that begins with what settled in a failed one and goes on at its failed steps. */
@@ -305,6 +341,7 @@ export function runsApi(context: AccessContext): RunsApi {
     cancel: (runId, options, session) => cancelRun(context, runId, options, session),
     pause: (runId, options, session) => pauseRun(context, runId, options, session),
     resume: (runId, _options, session) => resumeRun(context, runId, session),
+    raiseBudget: (runId, budget, options, session) => raiseBudget(context, runId, budget, options, session),
     restart: async (runId, session, origin = "explicit", key) => {
       const { run_id, replayed } = await restartRun(context, runId, session, origin, key);
       return handleOf(context, run_id, replayed, session);

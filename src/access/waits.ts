@@ -2,7 +2,7 @@
 import { HoldfastError } from "../domain/errors.ts";
 import { type Json, JsonError, normalizeJson } from "../domain/json.ts";
 import { type Allowance as Decided, decideAnswer, decideApprove, decideDeny, decideRepair, type RunView } from "../domain/projections/index.ts";
-import { compileSchema } from "../domain/plan/index.ts";
+import { compileSchema, findCredential } from "../domain/plan/index.ts";
 import type { Wait } from "../domain/run.ts";
 import type { DecisionRequest, Resolution, Verb, WaitsApi } from "./api.ts";
 import { type AccessContext, needStore, sessionOf } from "./context.ts";
@@ -58,6 +58,9 @@ async function answer(
     throw new HoldfastError("input", `Cannot answer: the value does not fit at ${fits.path || "/"}: ${fits.message}; correct it and answer again`, {
       details: { path: fits.path },
     });
+  const leak = findCredential(value, "args");
+  if (leak !== undefined)
+    throw new HoldfastError("input", "Cannot answer: the value holds what looks like a credential; pass a secret handle instead");
   return verb(context, runId, session, {
     decide: check,
     kind: "answer",

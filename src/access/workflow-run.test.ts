@@ -3,7 +3,13 @@ import { createOpenAI } from "@ai-sdk/openai";
 import { mcpToTool } from "@google/genai";
 import { describe, expect, test } from "vitest";
 import { HoldfastError } from "../domain/errors.ts";
-import { classifyWorkflowRun, parseWorkflowRun, parseWorkflowWait, ToolCallError, WORKFLOW_RUN_SCHEMA } from "./index.ts";
+import {
+  classifyWorkflowRun,
+  parseWorkflowRun,
+  parseWorkflowWait,
+  ToolCallError,
+  WORKFLOW_RUN_SCHEMA,
+} from "./index.ts";
 import { toolCallError } from "./tool-errors.ts";
 
 /** The text of RP-80, its lines joined. */
@@ -148,7 +154,15 @@ describe("calls", () => {
   test("RP-82 only get, list and events are read-only and parallel-safe", () => {
     for (const action of ["get", "list", "events"])
       expect(classifyWorkflowRun({ action })).toEqual({ read_only: true, parallel_safe: true });
-    for (const call of [{ action: "start" }, { action: "cancel" }, { action: "restart" }, { action: "x" }, {}, null, "get"])
+    for (const call of [
+      { action: "start" },
+      { action: "cancel" },
+      { action: "restart" },
+      { action: "x" },
+      {},
+      null,
+      "get",
+    ])
       expect(classifyWorkflowRun(call)).toEqual({ read_only: false, parallel_safe: false });
   });
 });

@@ -2,7 +2,7 @@
  * The `workflow_run` tool (RP-80 … RP-83): one flat schema for every model provider, its own fields for each action,
  * and results that are the public projection. Also the typed tools and `workflow_wait` read their calls here.
  */
-import { JsonError, type Json, type JsonObject, normalizeJson } from "../domain/json.ts";
+import { type Json, JsonError, type JsonObject, normalizeJson } from "../domain/json.ts";
 import type { Budgets } from "../domain/run.ts";
 import { BUDGET_FIELDS } from "../domain/run.ts";
 import { invalidCall, ToolCallError, unknownField } from "./tool-errors.ts";

@@ -255,7 +255,8 @@ class ToolSet implements WorkflowTools {
       execute: (args, options) =>
         this.#guarded(WORKFLOW_WAIT, async () => {
           const { run_id, timeout_ms } = parseWorkflowWait(args);
-          return asJson(await this.wait(run_id, timeout_ms, options));
+          const { run, sentence, output } = await this.wait(run_id, timeout_ms, options);
+          return asJson({ run, sentence, ...(output === undefined ? {} : { output }) });
         }),
     };
   }

@@ -3,6 +3,7 @@
  * must not wait for the engine, the store driver and the parsers to load (DESIGN §15).
  */
 import type { Holdfast } from "../access/api.ts";
+import type { HoldfastConfig } from "../config/index.ts";
 import type { JsonObject } from "../domain/json.ts";
 import type { Diagnostic } from "../domain/plan/index.ts";
 import type { AnyTool } from "../tools/index.ts";
@@ -19,6 +20,10 @@ export interface OpenRequest {
   readonly readOnly?: boolean;
   /** False: the catalog alone; no store is opened. */
   readonly needStore?: boolean;
+  /** Drive whatever wants driving, as a worker process does; default false. */
+  readonly worker?: boolean;
+  /** For servers: what their callers are not told. */
+  readonly log?: (level: "info" | "warn" | "error", message: string, details: Record<string, unknown>) => void;
 }
 
 export interface Opened {
@@ -26,6 +31,7 @@ export interface Opened {
   /** Real path. */
   readonly workspace: string;
   readonly trusted: boolean;
+  readonly config?: HoldfastConfig;
   /** The configuration file in use, when there is one. */
   readonly configFile?: string;
   /** What is wrong with, or left out of, configuration and catalog; warnings for the most part. */

@@ -244,9 +244,9 @@ function start(run: RunState, atMs: number): RunState {
 
 function suspend(run: RunState, event: Of<"run_suspended">): RunState {
   assert(run.status === "running" || run.status === "queued" || event.wait !== undefined, "run_suspended twice");
-  const waits = event.wait === undefined ? run.waits : [...run.waits, event.wait];
-  assert(waits.length > 0, "run_suspended without a wait");
-  return { ...run, status: "suspended", waits, suspended_at_ms: run.suspended_at_ms ?? event.at_ms };
+  const waiting = event.wait === undefined ? run : addWait(run, event.wait);
+  assert(waiting.waits.length > 0, "run_suspended without a wait");
+  return { ...waiting, status: "suspended", suspended_at_ms: run.suspended_at_ms ?? event.at_ms };
 }
 
 function foldPhase(run: RunState, event: Of<"phase">): RunState {

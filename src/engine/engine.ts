@@ -277,7 +277,9 @@ export class Engine {
 
   async #adopt(claim: Claim): Promise<TreeExecutor> {
     try {
-      return await this.#load(claim);
+      const tree = await this.#load(claim);
+      await this.#hear(claim.root_run_id);
+      return tree;
     } catch (error) {
       await this.ports.store.release(claim.root_run_id, claim.fence).catch(() => undefined);
       throw error;
@@ -400,6 +402,9 @@ export class Engine {
         return false;
       }
     }
+    // A pause and a used-up budget end only by a person's word.
+    const root = tree.state(tree.rootRunId);
+    if (how === "auto" && root.waits.some((wait) => wait.type === "paused" || wait.type === "budget")) return false;
     if (how === "auto" && this.options.recovery === "manual")
       return tree.state(tree.rootRunId).status === "queued";
     return true;
@@ -510,6 +515,13 @@ export class Engine {
     if (record === undefined) throw new HoldfastError("conflict", `Cannot go on with the run ${rootRunId}: it is gone`);
     for (const signal of await this.ports.store.signals({ root_run_id: rootRunId })) this.#take(signal);
     return record.control_version;
+  }
+
+  /** Takes in what was asked while nobody held the tree: what ends or pauses it comes before it goes on. */
+  async #hear(rootRunId: string): Promise<void> {
+    const signals = await this.ports.store.signals({ root_run_id: rootRunId });
+    for (const signal of signals) if (!needsPrograms(signal)) await this.#take(signal);
+    for (const signal of signals) if (needsPrograms(signal)) await this.#take(signal);
   }
 
   /** Applies a signal to a held tree, once. What it stops is told before this returns; the rest goes on behind. */

@@ -88,6 +88,8 @@ export interface Job {
   /** What it answered after it was told to stop. */
   late?: Json;
   timers: Timer[];
+  /** When the first of `timers` that ends or warns a wait is due. */
+  dueAtMs?: number;
 }
 
 /** Dispatch stops short when this is true: the job belongs to nobody any more. */

@@ -4,7 +4,7 @@
  * turns away.
  */
 import { randomUUID } from "node:crypto";
-import { Hono } from "hono";
+import { TrieRouter } from "hono/router/trie-router";
 import type { Caller } from "../access/api.ts";
 import type { HoldfastError } from "../domain/errors.ts";
 import { CursorSigner } from "./cursors.ts";
@@ -27,6 +27,7 @@ const HEADERS: readonly (readonly [string, string])[] = [
   ["Cross-Origin-Resource-Policy", "same-origin"],
   ["Cross-Origin-Opener-Policy", "same-origin"],
 ];
+const METHODS = ["GET", "POST", "PATCH", "DELETE"];
 const DEFAULT_POLICY = "default-src 'none'; frame-ancestors 'none'";
 
 export interface App {
@@ -66,12 +67,12 @@ export function createApp(options: AppOptions): App {
   const match = matcher(context, options.mcp !== undefined);
   const answer = async (going: Going): Promise<Response> => {
     checkRequest(going.request, going.url, options.hosts?.());
-    const found = await match(going.request.method, going.url);
-    if (found instanceof Response) return found;
-    const isPublic = found !== undefined && found.route !== "mcp" && found.route.role === "none";
+    const found = match(going.request.method, going.url);
+    const isPublic = found !== undefined && !(found instanceof Response) && found.route !== "mcp" && found.route.role === "none";
     if (!isPublic) going.caller = await identify(options, going.request);
     // Only who has shown a token learns which addresses there are.
     if (found === undefined) throw refusal("not_found", "Cannot find this address: there is nothing here; see /openapi.json");
+    if (found instanceof Response) return found;
     going.matched = found;
     if (found.route === "mcp") return mcpAnswer(options, context, going);
     return respond(await perform(context, found.route, going), going.request_id);
@@ -137,37 +138,28 @@ async function identify(options: AppOptions, request: Request): Promise<Caller> 
 }
 
 /** Finds the route of an address; for a known address under another method, the 405 that says which there are. */
-function matcher(context: ServerContext, mcp: boolean): (method: string, url: URL) => Promise<Matched | Response | undefined> {
-  type Env = { Variables: { matched: Matched } };
-  const router = new Hono<Env>({ strict: true });
-  const documented = [...ROUTES, openApiRoute(context)];
-  let found: Matched | undefined;
-  const allowed = new Map<string, string[]>();
-  for (const each of documented) {
-    const path = each.path.replaceAll(/\{(\w+)\}/g, ":$1");
-    allowed.set(path, [...(allowed.get(path) ?? []), each.method.toUpperCase()]);
-    router.on(each.method.toUpperCase(), path, (c) => {
-      found = { route: each, params: c.req.param() };
-      return c.body(null);
-    });
-  }
-  if (mcp)
-    router.on(["POST", "GET", "DELETE"], "/mcp", (c) => {
-      found = { route: "mcp", params: {} };
-      return c.body(null);
-    });
-  for (const [path, methods] of allowed) {
-    router.all(path, () => new Response(null, { status: 405, headers: { Allow: methods.join(", ") } }));
-  }
-  return async (method, url) => {
-    found = undefined;
-    // Synchronous handlers: the router answers before anybody else can ask.
-    const response = router.fetch(new Request(url, { method }));
-    const here = found as Matched | undefined;
-    if (here !== undefined) return here;
-    const other = await response;
-    return other.status === 405 ? other : undefined;
+function matcher(context: ServerContext, mcp: boolean): (method: string, url: URL) => Matched | Response | undefined {
+  const router = new TrieRouter<Matched["route"]>();
+  for (const each of [...ROUTES, openApiRoute(context)]) router.add(each.method.toUpperCase(), each.path.replaceAll(/\{(\w+)\}/g, ":$1"), each);
+  if (mcp) for (const method of METHODS.filter((each) => each !== "PATCH")) router.add(method, "/mcp", "mcp");
+  const find = (method: string, path: string): Matched | undefined => {
+    const [first] = router.match(method, path)[0];
+    return first === undefined ? undefined : { route: first[0], params: first[1] as { readonly [name: string]: string } };
   };
+  return (method, { pathname }) => {
+    const found = find(method, pathname);
+    if (found !== undefined) return { route: found.route, params: decoded(found.params) };
+    const allowed = METHODS.filter((each) => find(each, pathname) !== undefined);
+    return allowed.length === 0 ? undefined : new Response(null, { status: 405, headers: { Allow: allowed.join(", ") } });
+  };
+}
+
+function decoded(params: { readonly [name: string]: string }): { readonly [name: string]: string } {
+  try {
+    return Object.fromEntries(Object.entries(params).map(([name, value]) => [name, decodeURIComponent(value)]));
+  } catch {
+    throw refusal("not_found", "Cannot find this address: it is not percent-encoded UTF-8; encode each part");
+  }
 }
 
 function openApiRoute(context: ServerContext): Route {

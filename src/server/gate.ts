@@ -7,7 +7,7 @@ import { refusal } from "./problem.ts";
 
 /** Headers that would make this request another one behind its method. */
 const OVERRIDES = ["x-http-method-override", "x-http-method", "x-method-override"];
-const METHODS = new Set(["GET", "HEAD", "POST", "PATCH", "DELETE"]);
+const METHODS = new Set(["GET", "POST", "PATCH", "DELETE"]);
 /** Query names under which tokens are usually smuggled: they would end in histories and logs. */
 const TOKEN_NAMES = new Set(["token", "access_token", "auth", "authorization", "api_key", "apikey", "key", "bearer"]);
 const MAX_URL = 8_192;
@@ -41,7 +41,8 @@ function checkOrigin(request: Request, url: URL): void {
   const origin = request.headers.get("origin");
   if (origin === null) return;
   const host = request.headers.get("host") ?? url.host;
-  if (origin.toLowerCase() !== `${url.protocol}//${host}`.toLowerCase())
+  // A proxy may have taken TLS off: the scheme says nothing, the name and port do.
+  if (!["http:", "https:"].some((scheme) => origin.toLowerCase() === `${scheme}//${host}`.toLowerCase()))
     throw refusal("forbidden", "Cannot answer a page of another origin; call from the server's own page or from a program");
 }
 

@@ -16,7 +16,7 @@ export const SILENT: ServerLog = { info: () => undefined, warn: () => undefined,
 export function createLog(options: { readonly level?: "info" | "warn" | "error"; readonly write?: (line: string) => void } = {}): ServerLog {
   const { write } = options;
   const log = pino(
-    { level: options.level ?? "info", base: undefined, timestamp: pino.stdTimeFunctions.isoTime, formatters: { level: (level) => ({ level }) } },
+    { level: options.level ?? "info", base: null, timestamp: pino.stdTimeFunctions.isoTime, formatters: { level: (level) => ({ level }) } },
     write === undefined ? pino.destination({ fd: 2, sync: true }) : { write },
   );
   return {

@@ -3,7 +3,7 @@
  * the fixed texts of RP-83, so that no text of a run, a path or a backend leaves (DESIGN §13).
  */
 import { type ErrorCode, ERRORS, HoldfastError } from "../domain/errors.ts";
-import type { Json } from "../domain/json.ts";
+import type { Json, JsonObject } from "../domain/json.ts";
 
 /** Made from nothing but the request itself, so that its sentence may be shown to whoever sent the request. */
 const ABOUT_REQUEST = new WeakSet<HoldfastError>();
@@ -46,8 +46,8 @@ export interface Asked {
 
 /** The fixed public text of a code (RP-83), for titles and for all who are not operators. */
 export function publicText(code: ErrorCode): string {
-  const row: { readonly tool?: readonly [string, string] } = ERRORS[code];
-  return TITLES[code] ?? row.tool?.[1] ?? code;
+  const row: { readonly action: string; readonly tool?: readonly [string, string] } = ERRORS[code];
+  return TITLES[code] ?? row.tool?.[1] ?? row.action;
 }
 
 export function statusOf(code: ErrorCode): number {
@@ -81,7 +81,7 @@ export function problemOf(error: HoldfastError, asked: Asked): Problem {
 function split(details: Json | undefined): { diagnostics?: Json; details?: Json } {
   if (details === undefined) return {};
   if (typeof details !== "object" || details === null || Array.isArray(details)) return { details };
-  const { diagnostics, ...rest } = details;
+  const { diagnostics, ...rest } = details as JsonObject;
   return {
     ...(diagnostics === undefined ? {} : { diagnostics }),
     ...(Object.keys(rest).length === 0 ? {} : { details: rest }),

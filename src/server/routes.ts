@@ -16,7 +16,7 @@ export interface Answer {
   /** Sent as JSON. */
   readonly json?: unknown;
   /** Sent as it is, in place of `json`. */
-  readonly body?: BodyInit | null;
+  readonly body?: string | Uint8Array<ArrayBuffer> | ReadableStream<Uint8Array> | null;
   readonly headers?: { readonly [name: string]: string };
   /** The run or session that the answer is of, for a replay under the same Idempotency-Key. */
   readonly about?: string;

@@ -57,7 +57,7 @@ export function stream(context: ServerContext, request: Request, frames: (signal
   return { status: 200, body, headers: { "Content-Type": "text/event-stream; charset=utf-8", "Cache-Control": "no-store", "X-Accel-Buffering": "no" } };
 }
 
-class FrameSource implements UnderlyingDefaultSource<Uint8Array> {
+class FrameSource {
   readonly #context: ServerContext;
   readonly #frames: AsyncIterator<Frame>;
   readonly #signal: AbortSignal;

@@ -95,8 +95,9 @@ export async function follow(
     world.clock.touch();
   };
   const until = world.clock.now() + (options.withinMs ?? DEFAULT_WITHIN_MS);
-  for (;;) {
+  for (let steps = 0; ; steps++) {
     await world.clock.settle();
+    if (steps > 3000) { console.log("LOOP", await world.record(rootRunId), await world.tree(rootRunId), pending, heard, world.log.slice(-3), world.clock.now(), await world.kinds(rootRunId)); globalThis.process.exit(1); }
     if (!process.alive) return "gone";
     if (await world.ended(rootRunId)) return "ended";
     const root = (await world.store.getRun(rootRunId)) === undefined ? undefined : await world.state(rootRunId);

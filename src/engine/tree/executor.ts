@@ -67,6 +67,12 @@ function cancelling(run: ActiveRun): boolean {
   return false;
 }
 
+/** A timer of it is about to fire: letting the tree go now would only mean claiming it again. */
+function isDue(run: ActiveRun, now: number): boolean {
+  for (const job of run.jobs.values()) if (job.dueAtMs !== undefined && job.dueAtMs <= now && job.timers.length > 0) return true;
+  return false;
+}
+
 export class TreeExecutor {
   readonly journal: TreeJournal;
   readonly services: TreeServices;
@@ -500,7 +506,7 @@ export class TreeExecutor {
       allEnded = false;
       if (run.state.status !== "suspended") return;
       const active = this.runs.get(run.header.run_id);
-      if (active !== undefined && ((active.stopping !== undefined && !active.stopped && !this.paused) || active.host.busy || cancelling(active))) return;
+      if (active !== undefined && ((active.stopping !== undefined && !active.stopped && !this.paused) || active.host.busy || cancelling(active) || isDue(active, this.now()))) return;
     }
     this.journal.update({
       release: true,

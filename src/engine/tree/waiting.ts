@@ -146,13 +146,26 @@ export function armWait(tree: TreeExecutor, job: Job): void {
   if (wait === undefined) return;
   const { clock } = tree.ports;
   const live = (act: () => void) => (): void => {
-    if (!tree.closed && !job.run.ended && job.run.stopping === undefined && waitOf(tree, job)?.wait_id === wait.wait_id)
-      tree.guard(act);
+    if (tree.closed || job.run.ended || job.run.stopping !== undefined || waitOf(tree, job)?.wait_id !== wait.wait_id) return;
+    tree.guard(act);
+    tree.settleDownSoon();
   };
+  const due = wakesOf(wait);
+  if (due.length > 0) job.dueAtMs = Math.min(...due);
   if (wait.due_at_ms !== undefined) job.timers.push(clock.at(wait.due_at_ms, live(() => closeByTime(tree, job, wait))));
   if (wait.deadline_at_ms !== undefined) job.timers.push(clock.at(wait.deadline_at_ms, live(() => closeByTime(tree, job, wait))));
   if (wait.warn_at_ms !== undefined && wait.warned !== true)
-    job.timers.push(clock.at(wait.warn_at_ms, live(() => tree.append(job.run.runId, [{ type: "wait_warned", wait_id: wait.wait_id }]))));
+    job.timers.push(clock.at(wait.warn_at_ms, live(() => warn(tree, job, wait))));
+}
+
+function warn(tree: TreeExecutor, job: Job, wait: Wait): void {
+  tree.append(job.run.runId, [{ type: "wait_warned", wait_id: wait.wait_id }]);
+  if (wait.deadline_at_ms !== undefined) job.dueAtMs = wait.deadline_at_ms;
+}
+
+/** When a wait wants attention by itself: it is due, its deadline passes, or a warning before that. */
+function wakesOf(wait: Wait): number[] {
+  return [wait.due_at_ms, wait.deadline_at_ms, wait.warned === true ? undefined : wait.warn_at_ms].filter((at) => at !== undefined);
 }
 
 /** A timer is due, or a deadline passed: silence never consents. */
@@ -194,8 +207,7 @@ export function nextWakeMs(tree: TreeExecutor): number | undefined {
   for (const { state } of tree.journal.runs.values()) {
     if (isTerminal(state.status)) continue;
     for (const wait of state.waits) {
-      for (const at of [wait.due_at_ms, wait.deadline_at_ms, wait.warned === true ? undefined : wait.warn_at_ms])
-        if (at !== undefined && (next === undefined || at < next)) next = at;
+      for (const at of wakesOf(wait)) if (next === undefined || at < next) next = at;
     }
   }
   return next;

@@ -278,7 +278,7 @@ export class Engine {
   async #adopt(claim: Claim): Promise<TreeExecutor> {
     try {
       const tree = await this.#load(claim);
-      await this.#hear(claim.root_run_id);
+      await this.#hear(tree);
       return tree;
     } catch (error) {
       await this.ports.store.release(claim.root_run_id, claim.fence).catch(() => undefined);
@@ -518,10 +518,10 @@ export class Engine {
   }
 
   /** Takes in what was asked while nobody held the tree: what ends or pauses it comes before it goes on. */
-  async #hear(rootRunId: string): Promise<void> {
-    const signals = await this.ports.store.signals({ root_run_id: rootRunId });
-    for (const signal of signals) if (!needsPrograms(signal)) await this.#take(signal);
-    for (const signal of signals) if (needsPrograms(signal)) await this.#take(signal);
+  async #hear(tree: TreeExecutor): Promise<void> {
+    const signals = await this.ports.store.signals({ root_run_id: tree.rootRunId });
+    for (const signal of signals) if (!needsPrograms(tree, signal)) await this.#take(signal);
+    for (const signal of signals) if (needsPrograms(tree, signal)) await this.#take(signal);
   }
 
   /** Applies a signal to a held tree, once. What it stops is told before this returns; the rest goes on behind. */

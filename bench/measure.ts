@@ -4,6 +4,8 @@ import { cpus } from "node:os";
 /** How much work a measure does. Only `FULL` gives figures to rely on. */
 export interface Size {
   readonly repetitions: number;
+  /** Of what takes seconds: W3, W5. */
+  readonly longRepetitions: number;
   /** W1: runs in one repetition. */
   readonly shortRuns: number;
   /** Steps of the sequential rows; `strict` and mutating ones wait for the disk and are fewer. */
@@ -27,7 +29,8 @@ export interface Size {
 }
 
 export const FULL: Size = {
-  repetitions: 3,
+  repetitions: 5,
+  longRepetitions: 3,
   shortRuns: 100,
   steps: 1_000,
   durableSteps: 300,
@@ -44,6 +47,7 @@ export const FULL: Size = {
 /** Shows that every workload works; its figures mean nothing. */
 export const TINY: Size = {
   repetitions: 1,
+  longRepetitions: 1,
   shortRuns: 3,
   steps: 10,
   durableSteps: 5,

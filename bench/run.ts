@@ -6,13 +6,14 @@
 import { mkdtempSync, realpathSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { parseArgs } from "node:util";
+import { parseArgs, stripVTControlCharacters } from "node:util";
 import { serveAsChild } from "./child.ts";
 import { type Bench, collectGarbage, FULL, TINY, type Workload } from "./measure.ts";
 import { misses, type Result, report } from "./report.ts";
 import { CHILD_WORKS, WORKLOADS } from "./workloads/index.ts";
 
 const WRONG_USAGE = 2;
+const LONGEST_FAILURE = 500;
 const RESULTS = join("bench", "RESULTS.md");
 
 interface Asked {
@@ -53,10 +54,15 @@ async function measure(workload: Workload, bench: Bench, profile: boolean): Prom
     process.stderr.write(`${((performance.now() - start) / 1000).toFixed(1)} s\n`);
     return { name: workload.name, ...measured, ...(hot === undefined ? {} : { hot }) };
   } catch (error) {
-    const failed = error instanceof Error ? error.message : String(error);
+    const failed = oneLine(error instanceof Error ? error.message : String(error));
     process.stderr.write(`failed: ${failed}\n`);
     return { name: workload.name, figures: [], failed };
   }
+}
+
+/** What failed, short and plain enough for a line of the report. */
+function oneLine(message: string): string {
+  return stripVTControlCharacters(message).replaceAll(/\s+/g, " ").slice(0, LONGEST_FAILURE);
 }
 
 async function main({ workloads, tiny, profile, out }: Asked): Promise<void> {
@@ -75,11 +81,18 @@ async function main({ workloads, tiny, profile, out }: Asked): Promise<void> {
   }
 }
 
-if (!(await serveAsChild(CHILD_WORKS))) {
+/** What was asked for, or undefined once the mistake in it has been told. */
+function understood(): Asked | undefined {
   try {
-    await main(asked());
+    return asked();
   } catch (error) {
     console.error(error instanceof Error ? error.message : error);
     process.exitCode = WRONG_USAGE;
+    return undefined;
   }
+}
+
+if (!(await serveAsChild(CHILD_WORKS))) {
+  const wanted = understood();
+  if (wanted !== undefined) await main(wanted);
 }

@@ -23,10 +23,14 @@ import { HoldfastError } from "./domain/errors.ts";
 import { type Diagnostic, planEditorSchema } from "./domain/plan/index.ts";
 import type { Budgets, Durability } from "./domain/run.ts";
 import { Driver, Engine, type EngineLimits, systemClock, systemIds } from "./engine/index.ts";
-import type { AgentPort, Clock, Ids, PolicyPort, RunStore, SecretPort, SessionStore } from "./ports/index.ts";
+import type { AgentPort, Clock, Ids, PolicyPort, RunStore, SecretPort, SessionStore, ToolPort } from "./ports/index.ts";
 import { type AnyTool, createPolicy, createSecrets, createToolRegistry, denySecrets, fileTools, isTool, type Permissions } from "./tools/index.ts";
+import type { McpServerConfig } from "./tools/mcp/index.ts";
 
 export type * from "./access/api.ts";
+export { ToolCallError, WORKFLOW_RUN_SCHEMA } from "./access/index.ts";
+export type { AiSdkTool, FunctionTool, RunOutcome, ToolSetOptions, WorkflowTool, WorkflowTools } from "./access/index.ts";
+export type { McpServerConfig } from "./tools/mcp/index.ts";
 export type { HoldfastConfig } from "./config/index.ts";
 export { type ErrorCode, type ErrorDoc, ERRORS, HoldfastError } from "./domain/errors.ts";
 export type { Json, JsonObject } from "./domain/json.ts";
@@ -45,6 +49,8 @@ export interface HoldfastOptions {
   readonly trust?: boolean;
   readonly permissions?: Permissions;
   readonly tools?: readonly AnyTool[];
+  /** MCP servers whose tools may be used, as `mcp::SERVER::TOOL`; started only where the workspace is trusted. */
+  readonly mcp?: { readonly [server: string]: McpServerConfig };
   /** Definitions given in code, as documents. */
   readonly workflows?: readonly unknown[];
   readonly agents?: AgentPort;
@@ -83,11 +89,7 @@ interface Composition extends HoldfastOptions {
 async function compose(options: Composition): Promise<Holdfast> {
   const { workspaceRoot: workspace } = options;
   const trusted = (): boolean => options.trust === true;
-  const tools = createToolRegistry([
-    fileTools(),
-    ...(options.configTools === undefined ? [] : [{ source: "config" as const, origin: options.configTools.file, tools: options.configTools.tools }]),
-    ...(options.tools === undefined ? [] : [{ source: "code" as const, origin: "createHoldfast({ tools })", tools: options.tools }]),
-  ]);
+  const tools = await toolsOf(options);
   const limits = accessLimits(options.limits);
   const clock = options.clock ?? systemClock;
   const policy = options.policy ?? createPolicy(options.permissions === undefined ? {} : { permissions: options.permissions });
@@ -175,7 +177,24 @@ function timed(opened: OpenedStore, onCommit: ((ms: number) => void) | undefined
   return { ...opened, store: watched };
 }
 
-function catalogOf(options: Composition, maxConcurrency: number, tools: ReturnType<typeof createToolRegistry>): ReturnType<typeof openCatalog> {
+/** Tools of every kind behind one port. MCP servers are started by the first call, and only where they are trusted. */
+async function toolsOf(options: Composition): Promise<ToolPort> {
+  const tools = createToolRegistry([
+    fileTools(),
+    ...(options.configTools === undefined ? [] : [{ source: "config" as const, origin: options.configTools.file, tools: options.configTools.tools }]),
+    ...(options.tools === undefined ? [] : [{ source: "code" as const, origin: "createHoldfast({ tools })", tools: options.tools }]),
+  ]);
+  if (options.mcp === undefined || options.trust !== true) return tools;
+  const { createMcpTools, readMcpConfig, withMcpTools } = await import("./tools/mcp/index.ts");
+  const mcp = createMcpTools(readMcpConfig(options.mcp), {
+    secrets: secretsOf(options.secrets),
+    workspace: options.workspaceRoot,
+    ...(options.log === undefined ? {} : { log: options.log }),
+  });
+  return withMcpTools(tools, mcp);
+}
+
+function catalogOf(options: Composition, maxConcurrency: number, tools: ToolPort): ReturnType<typeof openCatalog> {
   const builtin = builtinFolder(import.meta.url);
   return openCatalog({
     workspace: options.workspaceRoot,
@@ -259,7 +278,6 @@ export interface OpenWorkspaceRequest {
   readonly worker?: boolean;
   /** Hears how long each commit of the store took. */
   readonly onCommit?: (ms: number) => void;
-  readonly log?: HoldfastOptions["log"];
   readonly log?: NonNullable<HoldfastOptions["log"]>;
 }
 
@@ -290,10 +308,7 @@ export async function openWorkspace(request: OpenWorkspaceRequest): Promise<Open
 /** What is wrong with definition files, in the catalog or not; opens no store. */
 export async function checkFiles(request: OpenWorkspaceRequest, files: readonly string[]): Promise<readonly Diagnostic[]> {
   const { composition } = await prepare({ ...request, needStore: false });
-  const tools = createToolRegistry([
-    fileTools(),
-    ...(composition.configTools === undefined ? [] : [{ source: "config" as const, origin: composition.configTools.file, tools: composition.configTools.tools }]),
-  ]);
+  const tools = await toolsOf(composition);
   const limits = accessLimits(composition.limits);
   return catalogOf(composition, composition.trust === true ? limits.ceilings.max_concurrency : 64, tools).checkFiles(files);
 }
@@ -323,7 +338,6 @@ async function prepare(request: OpenWorkspaceRequest): Promise<Prepared> {
       worker: request.worker ?? false,
       ...(request.onCommit === undefined ? {} : { onCommit: request.onCommit }),
       ...(request.log === undefined ? {} : { log: request.log }),
-      ...(request.log === undefined ? {} : { log: request.log }),
       workspaceRoot,
       trust,
       needStore: request.needStore ?? true,
@@ -335,6 +349,8 @@ async function prepare(request: OpenWorkspaceRequest): Promise<Prepared> {
       ...(config.recovery === undefined ? {} : { recovery: config.recovery }),
       ...(config.durability === undefined ? {} : { durability: config.durability }),
       ...(config.secrets === undefined ? {} : { secrets: config.secrets }),
+      // Read, and refused where it is wrong, when the tools are made.
+      ...(config.mcp === undefined ? {} : { mcp: config.mcp as NonNullable<HoldfastOptions["mcp"]> }),
       ...(tools.length === 0 ? {} : { configTools: { file: loaded.file ?? "the configuration", tools } }),
     },
   };

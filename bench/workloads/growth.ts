@@ -51,7 +51,7 @@ function requestOf({ folder, size }: Bench): Request {
 }
 
 async function measure(bench: Bench): Promise<Measured> {
-  const taken = await repeat(bench.size.repetitions, () => inChild<Grown>("grow", requestOf(bench)));
+  const taken = await repeat(bench.size.longRepetitions, () => inChild<Grown>("grow", requestOf(bench)));
   const at = (field: (one: Grown) => number): string => shown(medianOf(taken, field));
   const steps = bench.size.growthSteps.toLocaleString("en-US");
   return {

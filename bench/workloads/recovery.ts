@@ -40,7 +40,7 @@ export const recovery: Workload = {
 
 async function measure(bench: Bench): Promise<Measured> {
   const { runs } = bench.size;
-  const taken = await repeat(bench.size.repetitions, async () => {
+  const taken = await repeat(bench.size.longRepetitions, async () => {
     const floor = { folder: bench.folder(), runs };
     await leaveFloor(floor);
     const floorStart = performance.now();

@@ -3,7 +3,6 @@ import { spawnSync } from "node:child_process";
 import { readdirSync, symlinkSync } from "node:fs";
 import { join, resolve } from "node:path";
 import { pathToFileURL } from "node:url";
-import { build } from "tsdown";
 import { atMost, type Bench, type Measured, medianOf, repeat, shown, type Workload } from "../measure.ts";
 import { readProfile } from "../profile.ts";
 
@@ -49,6 +48,8 @@ async function measure({ size, folder }: Bench): Promise<Measured> {
 async function built(folder: string): Promise<string> {
   const outDir = join(folder, "dist");
   symlinkSync(resolve("node_modules"), join(folder, "node_modules"), "junction");
+  // Loaded here only: the children of other workloads are this program too, and their memory is measured.
+  const { build } = await import("tsdown");
   await build({
     config: false,
     entry: { cli: "src/cli/main.ts", index: "src/index.ts", testing: "src/testing/index.ts" },

@@ -53,7 +53,7 @@ export function toolCallError(error: unknown, log: ToolLog | undefined, what: st
   const code: ErrorCode = HoldfastError.is(error) ? error.code : "internal";
   const row = ERRORS[code];
   const [kind, text] = "tool" in row ? row.tool : ERRORS.storage.tool;
-  log?.(kind === "Execution" ? "error" : "info", "a tool call was refused", { what, code, error });
+  log?.(text === ERRORS.storage.tool[1] ? "error" : "info", "a tool call was refused", { what, code, error });
   const hint = code === "preflight" ? HINTS[refusedOf(error)] : undefined;
   return new ToolCallError(kind, code, hint === undefined ? text : `${text}: ${hint}`);
 }

@@ -30,9 +30,12 @@ function strip(value: Json, isNames: boolean): Json {
   );
 }
 
-/** The output, or where the run stands when it has not ended in time: clients check answers against this. */
-export function resultSchema(output: JsonObject | undefined): JsonObject {
-  if (output === undefined) return {};
+/**
+ * The output, or where the run stands when it has not ended in time: clients check answers against this. Nothing is
+ * published for a workflow that declares no output: older clients would then get it wrapped.
+ */
+export function resultSchema(output: JsonObject | undefined): JsonObject | undefined {
+  if (output === undefined) return undefined;
   const published = publishedSchema(output);
   return { ...(published.type === "object" ? { type: "object" } : {}), anyOf: [published, PENDING] };
 }

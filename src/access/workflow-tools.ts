@@ -279,12 +279,13 @@ class ToolSet implements WorkflowTools {
     const { tool_name: name, input_schema, output_schema, workflow_id, revision } = entry;
     if (entry.state !== "valid" || name === undefined || entry.invocation_policy.automatic !== true) return undefined;
     if (input_schema?.type !== "object") return undefined;
+    const outputSchema = resultSchema(output_schema);
     const tool: WorkflowTool = {
       name,
       title: entry.title ?? workflow_id,
       description: `${entry.description ?? `Run the workflow "${workflow_id}".`} A durable workflow: when it has not ended in time, the answer has its run_id; go on with ${WORKFLOW_WAIT}.`,
       inputSchema: publishedSchema(input_schema),
-      outputSchema: resultSchema(output_schema),
+      ...(outputSchema === undefined ? {} : { outputSchema }),
       annotations: this.#effectsOf(entry),
       workflow: { workflow_id, revision },
       classify: () => ({ read_only: false, parallel_safe: false }),

@@ -35,6 +35,11 @@ export class Flags {
     return this.#values.get(name) === true;
   }
 
+  /** `--no-NAME` was given. */
+  off(name: string): boolean {
+    return this.#values.get(name) === false;
+  }
+
   text(name: string): string | undefined {
     const value = this.#values.get(name);
     return typeof value === "string" ? value : undefined;

@@ -132,9 +132,21 @@ export function canonicalJson(value: Json | undefined): string {
   for (const key of keys) {
     const item = object[key];
     if (item === undefined) continue;
-    text += `${text === "" ? "" : ","}${JSON.stringify(key)}:${canonicalJson(item)}`;
+    text += `${text === "" ? "" : ","}${quoted(key)}:${canonicalJson(item)}`;
   }
   return `{${text}}`;
+}
+
+/** Keys come again and again: their quoted text is kept, for a bounded number of short ones. */
+const QUOTED = new Map<string, string>();
+const MAX_QUOTED = 1024;
+
+function quoted(key: string): string {
+  const known = QUOTED.get(key);
+  if (known !== undefined) return known;
+  const text = JSON.stringify(key);
+  if (key.length <= 32 && QUOTED.size < MAX_QUOTED) QUOTED.set(key, text);
+  return text;
 }
 
 function isSorted(keys: readonly string[]): boolean {

@@ -121,11 +121,21 @@ export function haltedSteps(run: RunState): StepState[] {
  * @throws HoldfastError `internal` when the event is not legal in this state (RP-56)
  */
 export function evolve(run: RunState, event: RunEvent): RunState {
-  assert(event.sequence === run.last_sequence + 1, `event ${event.sequence} after ${run.last_sequence}`);
-  assert(!isTerminal(run.status), `${event.type} after the run has ended`);
-  assert((event.sequence === 1) === (event.type === "run_queued"), `${event.type} at ${event.sequence}`);
+  // Written as conditions: this runs for every event, and a message that nobody reads would be built each time.
+  if (event.sequence !== run.last_sequence + 1) illegal(`event ${event.sequence} after ${run.last_sequence}`);
+  if (isTerminal(run.status)) illegal(`${event.type} after the run has ended`);
+  if ((event.sequence === 1) !== (event.type === "run_queued")) illegal(`${event.type} at ${event.sequence}`);
   const next = fold(run, event);
-  return { ...next, last_sequence: event.sequence, updated_at_ms: event.at_ms };
+  if (next === run) return { ...run, last_sequence: event.sequence, updated_at_ms: event.at_ms };
+  // The fold has just made it and nobody else has seen it: no second copy (a third of the cost of an event).
+  const fresh = next as { -readonly [key in keyof RunState]: RunState[key] };
+  fresh.last_sequence = event.sequence;
+  fresh.updated_at_ms = event.at_ms;
+  return fresh;
+}
+
+function illegal(message: string): never {
+  assert(false, message);
 }
 
 function fold(run: RunState, event: RunEvent): RunState {
@@ -209,7 +219,7 @@ function fold(run: RunState, event: RunEvent): RunState {
 type Of<T extends EventBody["type"]> = Extract<RunEvent, { type: T }>;
 
 function running(run: RunState, event: RunEvent): RunState {
-  assert(run.status === "running", `${event.type} while the run is ${run.status}`);
+  if (run.status !== "running") illegal(`${event.type} while the run is ${run.status}`);
   return run;
 }
 
@@ -295,65 +305,71 @@ function isOpen(status: StepStatus): boolean {
   return isActive(status) || status === "suspended";
 }
 
-function putStep(run: RunState, step: StepState): RunState {
+function putStep(run: RunState, step: StepState, unplaced_steps = run.unplaced_steps): RunState {
   const before = run.steps.get(step.id);
   const active = run.active + Number(isActive(step.status)) - Number(before !== undefined && isActive(before.status));
-  return { ...run, steps: run.steps.set(step.id, step), active };
+  return { ...run, unplaced_steps, steps: run.steps.set(step.id, step), active };
 }
 
 function openStep(run: RunState, id: string, type: string): StepState {
   const step = run.steps.get(id);
-  assert(step !== undefined && isOpen(step.status), `${type} for ${id}, which is ${step?.status ?? "unknown"}`);
+  if (step === undefined || !isOpen(step.status)) illegal(`${type} for ${id}, which is ${step?.status ?? "unknown"}`);
   return step;
 }
 
 /** Settles a step: the last visit's outcome replaces what was open, and its waits end with it. */
 function settleStep(run: RunState, step: StepState, outcome: Pick<StepState, "status"> & Partial<StepState>): RunState {
-  const { input: _i, was: _w, failure: _f, output: _o, receipt: _r, ...kept } = step;
-  return closeWaits(putStep(run, { ...kept, ...outcome }), (wait) => wait.step_id === step.id);
+  const { id, input_hash, attempts, visit, redispatch } = step;
+  const settled: { -readonly [key in keyof StepState]: StepState[key] } = { id, input_hash, attempts, visit, redispatch, ...outcome };
+  if (step.side_effect !== undefined) settled.side_effect = step.side_effect;
+  if (step.tool !== undefined) settled.tool = step.tool;
+  if (step.started_at_ms !== undefined) settled.started_at_ms = step.started_at_ms;
+  if (step.child_run_id !== undefined) settled.child_run_id = step.child_run_id;
+  return closeWaits(putStep(run, settled), (wait) => wait.step_id === step.id);
 }
 
 function queueStep(run: RunState, event: Of<"step_queued">): RunState {
-  assert(run.unplaced_steps > 0, `step_queued for ${event.step_id} without step_reserved (RP-26)`);
+  if (run.unplaced_steps === 0) illegal(`step_queued for ${event.step_id} without step_reserved (RP-26)`);
   const before = run.steps.get(event.step_id);
-  assert(before === undefined || !isOpen(before.status), `step_queued for the open step ${event.step_id}`);
-  assert(event.visit > (before?.visit ?? 0), `step_queued for an old visit of ${event.step_id}`);
-  return putStep(
-    { ...run, unplaced_steps: run.unplaced_steps - 1 },
-    {
-      id: event.step_id,
-      status: "queued",
-      input_hash: before?.input_hash ?? "",
-      attempts: before?.attempts ?? 0,
-      visit: event.visit,
-      redispatch: 0,
-    },
-  );
+  if (before !== undefined && isOpen(before.status)) illegal(`step_queued for the open step ${event.step_id}`);
+  if (event.visit <= (before?.visit ?? 0)) illegal(`step_queued for an old visit of ${event.step_id}`);
+  const step: StepState = {
+    id: event.step_id,
+    status: "queued",
+    input_hash: before?.input_hash ?? "",
+    attempts: before?.attempts ?? 0,
+    visit: event.visit,
+    redispatch: 0,
+  };
+  return putStep(run, step, run.unplaced_steps - 1);
 }
 
 function startStep(run: RunState, event: Of<"step_started">): RunState {
   const step = openStep(run, event.step_id, event.type);
   // A step that a person sent back to the queue (GD-74) starts a new attempt; any other open one continues its own.
   const again = step.status !== "queued" && step.was !== "queued";
-  assert(event.attempt === step.attempts + (again ? 0 : 1), `attempt ${event.attempt} of ${step.id} (R-10)`);
-  if (step.status === "running")
-    assert(event.redispatch === step.redispatch + 1, `step_started for the running step ${step.id}`);
-  if (again) assert(event.input_hash === step.input_hash, `${step.id} is sent again with another input`);
+  if (event.attempt !== step.attempts + (again ? 0 : 1)) illegal(`attempt ${event.attempt} of ${step.id} (R-10)`);
+  if (step.status === "running" && event.redispatch !== step.redispatch + 1)
+    illegal(`step_started for the running step ${step.id}`);
+  if (again && event.input_hash !== step.input_hash) illegal(`${step.id} is sent again with another input`);
+  const open = step.was === undefined && step.failure === undefined ? step : asItWas(step);
+  const started: { -readonly [key in keyof StepState]: StepState[key] } = {
+    ...open,
+    status: "running",
+    attempts: event.attempt,
+    input_hash: event.input_hash,
+    side_effect: event.side_effect,
+    redispatch: event.redispatch ?? step.redispatch,
+    started_at_ms: again && step.started_at_ms !== undefined ? step.started_at_ms : event.at_ms,
+  };
+  if (event.tool !== undefined) started.tool = event.tool;
+  if (event.input !== undefined) started.input = event.input;
+  return closeWaits(putStep(run, started), (wait) => wait.step_id === step.id);
+}
+
+function asItWas(step: StepState): StepState {
   const { was: _, failure: __, ...open } = step;
-  return closeWaits(
-    putStep(run, {
-      ...open,
-      status: "running",
-      attempts: event.attempt,
-      input_hash: event.input_hash,
-      side_effect: event.side_effect,
-      redispatch: event.redispatch ?? step.redispatch,
-      started_at_ms: again && step.started_at_ms !== undefined ? step.started_at_ms : event.at_ms,
-      ...(event.tool === undefined ? {} : { tool: event.tool }),
-      ...(event.input === undefined ? {} : { input: event.input }),
-    }),
-    (wait) => wait.step_id === step.id,
-  );
+  return open;
 }
 
 function suspendStep(run: RunState, event: Of<"step_suspended">): RunState {

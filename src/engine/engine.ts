@@ -62,6 +62,12 @@ interface Held {
   failed: HoldfastError | undefined;
 }
 
+/**
+ * Why programs are started: a person asked (refusals throw), the process goes on by itself, something that was
+ * waited for has happened, or a limit was raised.
+ */
+type How = "explicit" | "auto" | "woken" | "raised";
+
 export type Subscriber = (events: readonly RunEvent[], state: RunState) => void;
 
 export class Engine {
@@ -215,20 +221,13 @@ export class Engine {
   async attach(rootRunId: string): Promise<TreeExecutor | undefined> {
     const held = this.#held.get(rootRunId);
     if (held !== undefined) return held.tree;
-    const running = this.#attaching.get(rootRunId);
-    if (running !== undefined) return running;
-    const work = this.#attach(rootRunId).finally(() => this.#attaching.delete(rootRunId));
-    this.#attaching.set(rootRunId, work);
-    return work;
-  }
-
-  async #attach(rootRunId: string): Promise<TreeExecutor | undefined> {
-    const [claim] = await this.#claim(async (by) => {
-      const one = this.#held.has(rootRunId) ? undefined : await this.ports.store.claim(rootRunId, by);
+    const [claimed] = await this.#claim(async (by) => {
+      const mine = this.#held.has(rootRunId) || this.#attaching.has(rootRunId);
+      const one = mine ? undefined : await this.ports.store.claim(rootRunId, by);
       return one === undefined ? [] : [one];
     });
-    if (claim === undefined) return this.#held.get(rootRunId)?.tree;
-    return this.#adopt(claim);
+    if (claimed !== undefined) return claimed.loading;
+    return this.#attaching.get(rootRunId) ?? this.#held.get(rootRunId)?.tree;
   }
 
   /**
@@ -238,25 +237,17 @@ export class Engine {
    */
   async claimDue(limit: number, each: (claim: Claim, tree: Promise<TreeExecutor>) => void): Promise<number> {
     const claims = await this.#claim((by) => this.ports.store.claimDue({ ...by, limit }));
-    for (const claim of claims) {
-      const tree = this.#adopt(claim);
-      const known = tree.then(
-        (loaded) => loaded as TreeExecutor | undefined,
-        () => undefined,
-      );
-      this.#attaching.set(claim.root_run_id, known);
-      void known.finally(() => {
-        if (this.#attaching.get(claim.root_run_id) === known) this.#attaching.delete(claim.root_run_id);
-      });
-      each(claim, tree);
-    }
+    for (const { claim, loading } of claims) each(claim, loading);
     return claims.length;
   }
 
-  /** One claim at a time: a process that claimed twice would fence itself off. */
+  /**
+   * One claim at a time, and what it took is known to be on its way before the next: a process that claimed a tree
+   * twice would fence itself off.
+   */
   async #claim(
     act: (by: { owner: string; leaseMs: number; graceMs: number }) => Promise<readonly Claim[]>,
-  ): Promise<readonly Claim[]> {
+  ): Promise<readonly { readonly claim: Claim; readonly loading: Promise<TreeExecutor> }[]> {
     await this.#register();
     const turn = this.#claiming.then(async () => {
       if (this.#closed) return [];
@@ -264,10 +255,23 @@ export class Engine {
       const { lease_ms } = this.limits;
       const claims = await act({ owner: this.owner, leaseMs: lease_ms, graceMs: lease_ms / 6 });
       if (claims.length > 0 && this.#held.size === 0) this.#lease.renewed(sent);
-      return claims;
+      return claims.map((claim) => ({ claim, loading: this.#bringIn(claim) }));
     });
     this.#claiming = turn.catch(() => undefined);
     return turn;
+  }
+
+  #bringIn(claim: Claim): Promise<TreeExecutor> {
+    const loading = this.#adopt(claim);
+    const known = loading.then(
+      (tree) => tree as TreeExecutor | undefined,
+      () => undefined,
+    );
+    this.#attaching.set(claim.root_run_id, known);
+    void known.finally(() => {
+      if (this.#attaching.get(claim.root_run_id) === known) this.#attaching.delete(claim.root_run_id);
+    });
+    return loading;
   }
 
   /** How many trees are in memory here. */
@@ -351,7 +355,7 @@ export class Engine {
    * Starts or continues the programs of a tree that was attached. `explicit`: a person asked; refusals throw.
    * Otherwise it goes on only where that is safe by itself (R-17).
    */
-  async go(tree: TreeExecutor, how: "explicit" | "auto" | "woken"): Promise<void> {
+  async go(tree: TreeExecutor, how: How): Promise<void> {
     const held = this.#held.get(tree.rootRunId);
     if (held === undefined || tree.closed) return;
     if (tree.runs.size > 0 && held.reviving === undefined) return;
@@ -359,7 +363,7 @@ export class Engine {
     await held.reviving;
   }
 
-  async #go(held: Held, how: "explicit" | "auto" | "woken"): Promise<void> {
+  async #go(held: Held, how: How): Promise<void> {
     const { tree } = held;
     const root = tree.state(tree.rootRunId);
     if (isTerminal(root.status)) return tree.settleDown();
@@ -389,7 +393,7 @@ export class Engine {
   }
 
   /** R-17: repair allows no continue; a run that waits for a person is not continued, but its programs may be needed. */
-  #mayContinue(tree: TreeExecutor, how: "explicit" | "auto" | "woken"): boolean {
+  #mayContinue(tree: TreeExecutor, how: How): boolean {
     if (how === "woken") return true;
     for (const { state } of tree.journal.runs.values()) {
       if (isTerminal(state.status)) continue;
@@ -405,6 +409,7 @@ export class Engine {
     // A pause and a used-up budget end only by a person's word.
     const root = tree.state(tree.rootRunId);
     if (how === "auto" && root.waits.some((wait) => wait.type === "paused" || wait.type === "budget")) return false;
+    if (how === "raised") return root.waits.every((wait) => wait.type !== "paused");
     if (how === "auto" && this.options.recovery === "manual")
       return tree.state(tree.rootRunId).status === "queued";
     return true;
@@ -537,6 +542,8 @@ export class Engine {
         if (needsPrograms(tree, signal) && tree.runs.size === 0) await this.go(tree, "woken");
         if (tree.closed) return;
         await applySignal(tree, signal);
+        // DESIGN §6: a raised limit goes on from there.
+        if (signal.kind === "budget" && tree.runs.size === 0 && !tree.closed) await this.go(tree, "raised");
         tree.settleDownSoon();
       })(),
     );

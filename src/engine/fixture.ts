@@ -21,7 +21,7 @@ export const failed = (retryable = true): ToolOutcome => ({ type: "failed", kind
 
 export function toolPort(tools: Record<string, FakeTool>): ToolPort {
   const describe = (name: string): ToolDescriptor | undefined => {
-    const tool = tools[name];
+    const tool = Object.hasOwn(tools, name) ? tools[name] : undefined;
     if (tool === undefined) return undefined;
     return {
       name,

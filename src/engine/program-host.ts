@@ -77,10 +77,10 @@ export interface LiveRun {
   /** RP-38. */
   skip(instance: string, visit: number, reason: string): void;
   decided(key: string, value: Json): void;
-  /** Undefined when admitted (RP-34). */
-  admit(items: number, leavesPerItem: number): Failure | undefined;
+  /** Undefined when admitted (RP-34); `starved` waits for a raised limit and then calls `again`. */
+  admit(items: number, leavesPerItem: number, again: () => void): Failure | "starved" | undefined;
   /** RP-26: undefined when a retry was reserved; appends `retry_reserved`. */
-  reserveRetry(key: string, dueAtMs: number): Failure | undefined;
+  reserveRetry(key: string, dueAtMs: number, again: () => void): Failure | "starved" | undefined;
   now(): number;
   /** What is parked goes live, and more of it than what the journal has open. */
   ready(): void;
@@ -347,8 +347,24 @@ export class ProgramHost {
   }
 
   async admit(key: string, items: number, leavesPerItem: number): Promise<void> {
-    const refusal = await this.decide(key, () => (this.#live.admit(items, leavesPerItem) ?? null) as unknown as Json);
-    if (refusal !== null) throw new StepFailure(refusal as unknown as Failure, { refused: true });
+    const recorded = this.#recorded.decisions.get(key);
+    const refusal = recorded ?? (await this.#admitLive(key, items, leavesPerItem));
+    if (refusal !== null) throw new StepFailure(refusal as unknown as Failure);
+  }
+
+  #admitLive(key: string, items: number, leavesPerItem: number): Promise<Json> {
+    return new Promise((resolve) => {
+      const ask = (): void => {
+        if (this.#frozen) return;
+        const answer = this.#live.admit(items, leavesPerItem, ask);
+        if (answer === "starved") return;
+        const value = (answer ?? null) as unknown as Json;
+        this.#live.decided(key, value);
+        resolve(value);
+        this.nudge();
+      };
+      this.#whenLive(ask);
+    });
   }
 
   retry(branches: readonly BranchContext[], key: string, delayMs: number): Promise<void> {
@@ -366,16 +382,23 @@ export class ProgramHost {
         if (!this.#recorded.woken.has(key)) this.#whenLive(() => request.dead || this.#live.go(request));
         return;
       }
-      this.#whenLive(() => {
-        if (request.dead) return;
+      const ask = (): void => {
+        if (request.dead || this.#frozen) return;
         const due = this.#live.now() + delayMs;
-        const failure = this.#live.reserveRetry(key, due);
-        if (failure !== undefined) return reject(new StepFailure(failure, { refused: true }));
-        if (delayMs === 0) return resolve(null);
-        request.dueAtMs = due;
+        const failure = this.#live.reserveRetry(key, due, ask);
         this.#open.set(key, request);
-        this.#live.go(request);
-      });
+        if (failure === "starved") return;
+        if (failure === undefined && delayMs > 0) {
+          request.dueAtMs = due;
+          return this.#live.go(request);
+        }
+        this.#open.delete(key);
+        request.dead = true;
+        if (failure === undefined) resolve(null);
+        else reject(new StepFailure(failure, { refused: true }));
+        this.nudge();
+      };
+      this.#whenLive(ask);
     }).then(() => undefined);
   }
 

@@ -1,7 +1,7 @@
 /** The words that the executor of a run tree and the dispatch module share. */
 import type { Json } from "../domain/json.ts";
 import type { Definition } from "../domain/plan/definition.ts";
-import type { SideEffect, StopReason } from "../domain/run.ts";
+import type { Failure, SideEffect, StopReason } from "../domain/run.ts";
 import type { AgentPort, Clock, Ids, PolicyPort, RunStore, SecretPort, SessionStore, Timer, ToolPort } from "../ports/index.ts";
 import type { ChildRequest, ProgramHost, StepRequest, WaitRequest } from "./program-host.ts";
 
@@ -48,10 +48,20 @@ export interface ActiveRun {
   stopping: StopReason | undefined;
   /** What the stop could end has ended and is written; an open mutation is waited for (R-12). */
   stopped: boolean;
+  /** What found a limit used up and waits for a raised one (`on_exhausted: suspend`), in the order asked. */
+  readonly starved: Starved[];
   /** What the program asked for that was not recorded; the run cannot go on with it (R-19). */
   nondeterminism?: string;
   /** Its terminal event is appended. */
   ended: boolean;
+}
+
+export interface Starved {
+  readonly failure: Failure;
+  /** The step, where one is queued already: it is suspended with the run. */
+  readonly instance?: string;
+  /** Asks again; false when its program no longer wants it. */
+  readonly again: () => void;
 }
 
 /** A fail-fast cancellation that waits for what it stops. */

@@ -21,6 +21,8 @@ export const WAIT_TYPES = ["recovery", "tool_approval", "tool_running", "approva
 const waitType = z.enum(WAIT_TYPES);
 const kind = z.enum(["plan", "graph", "script"]);
 const json = z.unknown().openapi({ description: "Any JSON value" });
+/** A JSON value that must be there; null is one. */
+const given = z.custom<unknown>((value) => value !== undefined, "is missing").openapi({ description: "Any JSON value" });
 const count = z.int().min(0);
 const ms = z.int().min(0);
 const at = z.string().openapi({ format: "date-time" });
@@ -80,9 +82,13 @@ export const checkRequestBody = z.strictObject({
 export const previewRequest = z.strictObject({ revision: z.int().min(1).optional(), args: json.optional(), budget: budgetRequest.optional() });
 export const reasonRequest = z.strictObject({ reason: reason.optional() });
 export const emptyRequest = z.strictObject({});
+/** Any of RP's eight fields, but at least one. */
+export const budgetRaise = budgetRequest.refine((fields) => Object.values(fields).some((value) => value !== undefined), "must name at least one limit");
+export const retryRequest = z.strictObject({ step_id: z.string().min(1).max(1_024).optional() });
+export const answerRequest = z.strictObject({ value: given });
 export const decisionRequest = z.strictObject({ digest: z.string().regex(/^[0-9a-f]{8,64}$/), reason: reason.optional() });
 export const repairRequest = z.union([
-  z.strictObject({ resolution: z.literal("succeeded"), output: json, digest: z.string().regex(/^[0-9a-f]{8,64}$/) }),
+  z.strictObject({ resolution: z.literal("succeeded"), output: given, digest: z.string().regex(/^[0-9a-f]{8,64}$/) }),
   z.strictObject({ resolution: z.enum(["failed", "cancelled"]), message: reason, digest: z.string().regex(/^[0-9a-f]{8,64}$/) }),
   z.strictObject({ resolution: z.literal("retry"), reason, digest: z.string().regex(/^[0-9a-f]{8,64}$/) }),
 ]);

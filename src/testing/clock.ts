@@ -11,7 +11,7 @@ const DEFAULT_START_MS = 1_767_571_200_000;
 /** Event loop turns in which nothing happens before the world counts as quiet. */
 const QUIET_TURNS = 4;
 /** A program that never comes to rest is a bug to be shown, not waited for. */
-const MAX_TURNS = 20_000;
+const MAX_TURNS = 200_000;
 
 export interface SimulatedClockOptions {
   /** Draws the order of timers that are due at the same instant. Default 1. */

@@ -95,19 +95,22 @@ export async function follow(
     world.clock.touch();
   };
   const until = world.clock.now() + (options.withinMs ?? DEFAULT_WITHIN_MS);
-  for (let steps = 0; ; steps++) {
+  for (;;) {
     await world.clock.settle();
-    if (steps > 3000) { console.log("LOOP", await world.record(rootRunId), await world.tree(rootRunId), pending, heard, world.log.slice(-3), world.clock.now(), await world.kinds(rootRunId)); globalThis.process.exit(1); }
     if (!process.alive) return "gone";
     if (await world.ended(rootRunId)) return "ended";
-    const root = (await world.store.getRun(rootRunId)) === undefined ? undefined : await world.state(rootRunId);
+    const record = await world.store.getRun(rootRunId);
     let acted = false;
-    for (const action of root === undefined ? [] : (options.actions ?? [])) {
-      if (heard.has(action.name) || pending.has(action.name) || !action.when({ world, root: root as RunState })) continue;
-      send(action.name, () => process.engine.signal({ root_run_id: rootRunId, run_id: rootRunId }, action.kind, action.payload ?? {}));
+    for (const action of record === undefined ? [] : (options.actions ?? [])) {
+      if (heard.has(action.name) || pending.has(action.name)) continue;
+      if (!action.when({ world, root: await world.state(rootRunId) })) continue;
+      send(action.name, () =>
+        process.engine.signal({ root_run_id: rootRunId, run_id: rootRunId }, action.kind, action.payload ?? {}),
+      );
       acted = true;
     }
-    if (!acted && pending.size === 0 && root?.status === "suspended") acted = await answerOne(world, process, rootRunId, options.person, send, answered);
+    if (!acted && pending.size === 0 && record?.status === "suspended")
+      acted = await answerOne(world, process, rootRunId, options.person, send, answered);
     if (!acted && !world.clock.stepToward(until)) return "stuck";
   }
 }

@@ -189,7 +189,8 @@ const grants = journalRule("a_grant_serves_one_dispatch", "R-9", ({ events }, re
     else if (event.type === "step_queued") asked.delete(event.step_id);
     else if (event.type === "step_started" && asked.has(event.step_id)) {
       const wait = asked.get(event.step_id) as string;
-      if (event.redispatch !== undefined) continue;
+      // Sent again under the same attempt, or asked once more: no dispatch that a grant would be for.
+      if (event.redispatch !== undefined || asksAgain(events, event)) continue;
       if (event.grant === undefined) report(event, `it starts after ${wait} was asked, and consumes no grant`);
       else if (event.grant !== wait || !granted.has(wait)) report(event, `the grant ${event.grant} was not given`);
       else if (used.has(wait)) report(event, `the grant ${wait} is used twice`);
@@ -197,6 +198,12 @@ const grants = journalRule("a_grant_serves_one_dispatch", "R-9", ({ events }, re
     }
   }
 });
+
+/** R-9: `step_started` followed by `step_suspended` is no intent. */
+function asksAgain(events: readonly RunEvent[], started: RunEvent & { readonly type: "step_started" }): boolean {
+  const next = events.slice(started.sequence).find((event) => "step_id" in event && event.step_id === started.step_id);
+  return next?.type === "step_suspended" && next.wait?.type === "tool_approval";
+}
 
 const ledgerIsFold: Rule = {
   name: "ledger_is_the_fold",

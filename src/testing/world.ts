@@ -11,7 +11,7 @@ import { type Budgets, type Durability, isTerminal, type RunHeader, type SideEff
 import type { RunState } from "../domain/state.ts";
 import { HoldfastError } from "../domain/errors.ts";
 import { Driver, Engine, ENGINE_VERSION, type EngineLimits, hydrateEvents, loadHeader, loadRun, readJournal, unpackText } from "../engine/index.ts";
-import type { AgentPort, PolicyPort, RunRecord, RunStore, SecretPort, SessionStore, ToolCall, TreeRecord } from "../ports/index.ts";
+import type { AgentPort, PolicyPort, RunRecord, RunStore, SecretPort, Segment, SessionStore, ToolCall, TreeRecord } from "../ports/index.ts";
 import { openSqliteStore } from "../stores/sqlite/index.ts";
 import { type ProcessClock, SimulatedClock } from "./clock.ts";
 import { EffectLedger } from "./effects.ts";
@@ -133,6 +133,7 @@ export class World {
   readonly #ids: ReturnType<typeof seededIds>;
   readonly #ownsStore: boolean;
   readonly #watchers = new Map<() => void, () => boolean>();
+  readonly #segments = new Map<string, readonly RunEvent[]>();
   #announced = false;
   #processes = 0;
 
@@ -341,6 +342,16 @@ export class World {
     });
   }
 
+  #parsed(segment: Segment): readonly RunEvent[] {
+    let events = this.#segments.get(segment.hash);
+    if (events === undefined) {
+      events = parseEvents(unpackText(segment));
+      if (this.#segments.size >= MAX_PARSED) this.#segments.clear();
+      this.#segments.set(segment.hash, events);
+    }
+    return events;
+  }
+
   /** RP-55: whoever hears of an event can read it. */
   #published(runId: string, events: readonly RunEvent[]): void {
     const last = events.at(-1);
@@ -354,7 +365,7 @@ export class World {
   /** DESIGN §4: before anything outside may change, the intent is in the store; R-2: what is settled is not done again. */
   #checkIntent(call: ToolCall, sideEffect: SideEffect): void {
     void this.store.readSegments(call.run_id, 0, Number.MAX_SAFE_INTEGER).then((segments) => {
-      const events = segments.flatMap((segment) => parseEvents(unpackText(segment)));
+      const events = segments.flatMap((segment) => this.#parsed(segment));
       const mine = events.filter((event): event is RunEvent & { step_id: string } => "step_id" in event && event.step_id === call.step_id);
       const at = { run_id: call.run_id, sequence: mine.at(-1)?.sequence ?? 0 };
       let attempt = 0;
@@ -374,6 +385,8 @@ export class World {
   }
 }
 
+/** Parsed segments that a world remembers. */
+const MAX_PARSED = 4_096;
 const SETTLES: ReadonlySet<string> = new Set(["step_completed", "step_failed", "step_cancelled"]);
 
 /** A world with a session in it. */

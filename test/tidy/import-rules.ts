@@ -3,7 +3,7 @@ import type { Import } from "./repository.ts";
 import { isTest } from "./repository.ts";
 
 const ADAPTERS = ["stores", "catalog", "config", "tools", "agents", "scripts"];
-const LAYERS = [["domain"], ["ports"], ["engine"], ADAPTERS, ["access"], ["server", "mcp", "cli"]];
+const LAYERS = [["domain"], ["ports"], ["engine"], ADAPTERS, ["access"], ["server", "mcp", "client", "cli"]];
 /** The rooms that put the others together. */
 const COMPOSITION_ROOTS = ["index.ts", "cli"];
 

@@ -110,7 +110,7 @@ export class AgentDispatch {
     const room = await this.#room(job, estimate);
     if (room === undefined) return true;
     if ("code" in room) {
-      tree.fail(job, room);
+      if (!tree.starveJob(job, room)) tree.fail(job, room);
       return true;
     }
     const queued = tree.permits.acquire(() => !isDropped(job) && !tree.paused);

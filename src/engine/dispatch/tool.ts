@@ -39,13 +39,15 @@ export class ToolDispatch {
     const tool = tree.ports.tools.describe(spec.tool);
     if (tool === undefined)
       return this.#refuse(job, spec, "mutating", failure("unknown_reference", `there is no tool "${spec.tool}"`));
-    const posture = await this.#posture(tool);
+    // Read-only work runs under every posture, so only work that a posture can forbid asks the store each time.
+    const posture = tool.side_effect === "read_only" ? tree.posture : await this.#posture();
     if (posture === undefined)
       return this.#refuse(job, spec, tool.side_effect, failure("execution_failed", "the session's permissions could not be read", true));
     const answer = this.#authorise(spec, tool, posture);
     if (answer.type === "refuse") return this.#refuse(job, spec, tool.side_effect, answer.failure);
     if (answer.type === "ask" && grant === undefined) return this.#ask(job, spec, tool, answer.reason);
-    const secrets = await this.#resolveSecrets(job);
+    const { input } = job.request;
+    const secrets = secretHandles(input).length > 0 ? await this.#resolveSecrets(job) : { ok: true as const, input, values: [] };
     if (!secrets.ok) return this.#refuse(job, spec, tool.side_effect, secrets.failure);
     if (isDropped(job)) return;
     const body = intent(tree, job, {
@@ -123,7 +125,7 @@ export class ToolDispatch {
 
   /** R-10: the same attempt under the same dispatch_id, uncharged. */
   async #sendAgain(job: Job, spec: ToolSpec, tool: ToolDescriptor, step: StepState): Promise<void> {
-    const posture = await this.#posture(tool);
+    const posture = tool.side_effect === "read_only" ? this.#tree.posture : await this.#posture();
     const answer = posture === undefined ? undefined : this.#authorise(spec, tool, posture);
     if (posture === undefined || answer?.type === "refuse")
       return this.#tree.fail(job, answer?.type === "refuse" ? answer.failure : failure("execution_failed", "the session's permissions could not be read", true));
@@ -140,9 +142,7 @@ export class ToolDispatch {
     await this.#send(job, { spec, tool, posture, input: secrets.input, secrets: secrets.values, attempt: step.attempts, redispatch, approved: false });
   }
 
-  async #posture(tool: ToolDescriptor): Promise<Posture | undefined> {
-    // Read-only work runs under every posture, so only work that a posture can forbid asks the store each time.
-    if (tool.side_effect === "read_only") return this.#tree.posture;
+  async #posture(): Promise<Posture | undefined> {
     try {
       const session = await this.#tree.ports.sessions.getSession(this.#tree.sessionId);
       if (session === undefined) return undefined;

@@ -28,7 +28,7 @@ import { clip } from "../values.ts";
 import type { ActiveRun, EngineLimits, EnginePorts, Job, LateResult } from "../work.ts";
 import type { JournalRun, TreeJournal } from "./journal.ts";
 import { cancelGroup, stopOf, stopRun } from "./stopping.ts";
-import { nextWakeMs, resumeWait } from "./waiting.ts";
+import { newWait, nextWakeMs, resumeWait } from "./waiting.ts";
 
 export interface TreeServices {
   readonly ports: EnginePorts;
@@ -194,11 +194,40 @@ export class TreeExecutor {
 
   /** A reservation that was refused: recorded as a decision, no step event (RP-26, R-2d). */
   refuse(job: Job, reason: Failure): void {
+    const again = (): void => this.#go(job.run, job.request);
+    if (this.starve(job.run, reason, again)) return this.dropJob(job);
     this.append(job.run.runId, [
       { type: "decision", key: refusalKey(job.instance, job.request.visit), value: { ...reason } },
     ]);
     this.dropJob(job);
     job.run.host.refuse(job.request, reason);
+  }
+
+  /**
+   * `on_exhausted: suspend` (DESIGN §6): what found a limit used up is not refused but waits for a raised one, and
+   * the run stands still once nothing else of it goes on. False when the run fails on a used-up limit.
+   */
+  starve(run: ActiveRun, reason: Failure, again: () => void, instance?: string): boolean {
+    if (this.ledger.limits.on_exhausted !== "suspend") return false;
+    run.starved.push({ failure: reason, again, ...(instance === undefined ? {} : { instance }) });
+    run.host.nudge();
+    return true;
+  }
+
+  /** An agent step that found no room: it stays queued, and asks again once a limit is raised. */
+  starveJob(job: Job, reason: Failure): boolean {
+    const again = (): void => {
+      job.request.resumed = true;
+      this.#go(job.run, job.request);
+    };
+    if (!this.starve(job.run, reason, again, job.instance)) return false;
+    this.dropJob(job);
+    return true;
+  }
+
+  /** A limit was raised: what waited for it asks again. */
+  feed(): void {
+    for (const run of this.runs.values()) for (const { again } of run.starved.splice(0)) this.guard(again);
   }
 
   dropJob(job: Job): void {
@@ -218,6 +247,7 @@ export class TreeExecutor {
       jobs: new Map(),
       delays: new Map(),
       cancels: new Map(),
+      starved: [],
       stopping: undefined,
       stopped: false,
       ended: false,
@@ -256,11 +286,12 @@ export class TreeExecutor {
       isOpen: (request) => this.#isOpen(run, request),
       skip: (instance, visit, reason) => this.append(run.runId, [{ type: "step_skipped", step_id: instance, visit, reason }]),
       decided: (key, value) => this.append(run.runId, [{ type: "decision", key, value }]),
-      admit: (items, leaves) => {
+      admit: (items, leaves, again) => {
         const answer = admitMap(this.ledger, items, leaves);
-        return answer.ok ? undefined : answer.failure;
+        if (answer.ok) return undefined;
+        return this.starve(run, answer.failure, again) ? "starved" : answer.failure;
       },
-      reserveRetry: (key, dueAtMs) => this.#reserveRetry(run, key, dueAtMs),
+      reserveRetry: (key, dueAtMs, again) => this.#reserveRetry(run, key, dueAtMs, again),
       now: () => this.now(),
       nondeterminism: (message) => this.#nondeterminism(run, message),
       ready: () => this.guard(() => this.#ready(run)),
@@ -304,9 +335,10 @@ export class TreeExecutor {
     return step.status === "queued" || step.status === "running" || step.status === "suspended";
   }
 
-  #reserveRetry(run: ActiveRun, key: string, dueAtMs: number): Failure | undefined {
+  #reserveRetry(run: ActiveRun, key: string, dueAtMs: number, again: () => void): Failure | "starved" | undefined {
     const counted = reserveRetry(this.ledger);
     if (!counted.ok) {
+      if (this.starve(run, counted.failure, again)) return "starved";
       this.append(run.runId, [{ type: "decision", key: refusalKey(key, 1), value: { ...counted.failure } }]);
       return counted.failure;
     }
@@ -349,19 +381,32 @@ export class TreeExecutor {
     if (run.ended || run.stopping !== undefined || this.#closed || this.paused) return;
     if (run.host.ended !== undefined) return this.#programEnded(run, run.host.ended);
     const state = this.state(run.runId);
-    const stuck = state.active === 0 && run.delays.size === 0 && !cancelling(run);
+    const queued = run.starved.flatMap(({ instance }) => (instance === undefined ? [] : [instance]));
+    const stuck = state.active === queued.length && run.delays.size === 0 && !cancelling(run);
     if (!stuck || state.status !== "running") return;
     // Asked for and not written yet, or granted and not started yet: it is about to go on.
     for (const job of run.jobs.values()) if (job.stage !== "waiting") return;
     const wait = state.waits[0];
+    const [starved] = run.starved;
+    if (starved !== undefined) {
+      const { message } = starved.failure;
+      for (const step_id of queued.sort()) this.append(run.runId, [{ type: "step_suspended", step_id, reason: message }]);
+      const budget = newWait(this, run.runId, { type: "budget", reason: message });
+      this.append(run.runId, [{ type: "run_suspended", reason: "budget", wait: budget }]);
+      return this.#stoodStill(run, wait?.type ?? "budget");
+    }
     if (wait === undefined) {
       // Nothing queued, running or waited for, and the program has not ended: it waits for nothing we know.
       if (run.host.openRequests().length > 0) return;
       return this.finish(run, { type: "failed", failure: failure("execution_failed", "the program waits for nothing that can happen") });
     }
     this.append(run.runId, [{ type: "run_suspended", reason: wait.type }]);
+    this.#stoodStill(run, wait.type);
+  }
+
+  #stoodStill(run: ActiveRun, on: string): void {
     run.wallTimer?.cancel();
-    this.parentWaits(run, wait.type);
+    this.parentWaits(run, on);
     this.settleDown();
   }
 

@@ -18,8 +18,9 @@ import { type Artifact, encodeEvent, INLINE_LIMIT, packText } from "../values.ts
 /** What may lag behind the program before appends wait (R-3). */
 const MAX_LAG_EVENTS = 1_000;
 const MAX_LAG_BYTES = 1024 * 1024;
-/** A snapshot is written when the journal has grown by this much, and by its own size, since the last one. */
+/** A snapshot is written when the journal has grown by this much, and by so many times its own size, since the last one. */
 const SNAPSHOT_BYTES = 256 * 1024;
+const SNAPSHOT_GROWTH = 4;
 
 export interface JournalRun {
   readonly header: RunHeader;
@@ -170,12 +171,8 @@ export class TreeJournal {
     const at_ms = this.#options.now();
     let woke = options.woke;
     for (const body of bodies) {
-      const event: RunEvent = {
-        ...body,
-        sequence: run.state.last_sequence + 1,
-        at_ms,
-        ...(woke === undefined ? {} : { woke }),
-      };
+      const sequence = run.state.last_sequence + 1;
+      const event: RunEvent = woke === undefined ? { ...body, sequence, at_ms } : { ...body, sequence, at_ms, woke };
       woke = undefined;
       const line = encodeEvent(event, (artifact) => this.#artifacts.push(artifact));
       run.state = evolve(run.state, event);
@@ -292,7 +289,7 @@ export class TreeJournal {
     if (run.sinceSnapshot < run.snapshotAfter) return {};
     const text = canonicalJson(encodeState(run.state));
     run.sinceSnapshot = 0;
-    run.snapshotAfter = Math.max(SNAPSHOT_BYTES, text.length);
+    run.snapshotAfter = Math.max(SNAPSHOT_BYTES, SNAPSHOT_GROWTH * text.length);
     return { snapshot: { sequence: run.state.last_sequence, ...packText(text) } };
   }
 

@@ -60,7 +60,7 @@ function raiseBudget(tree: TreeExecutor, runId: string, payload: JsonObject): vo
   const raised: Record<string, Json> = {};
   for (const field of BUDGET_FIELDS) {
     const value = wanted[field];
-    if (value !== undefined && value > (now[field] ?? 0)) raised[field] = value;
+    if (value !== undefined && value > (now[field] ?? Number.POSITIVE_INFINITY)) raised[field] = value;
   }
   if (Object.keys(raised).length === 0) return;
   tree.append(runId, [{ type: "budget_raised", budget: raised, decided_by: text(payload, "decided_by") ?? "unknown" }]);
@@ -70,6 +70,7 @@ function raiseBudget(tree: TreeExecutor, runId: string, payload: JsonObject): vo
   tree.ledger = { ...tree.ledger, limits: tree.state(runId).budget };
   tree.permits.grow(tree.ledger.limits.max_concurrency - now.max_concurrency);
   tree.dispatch.agents.sweep();
+  tree.feed();
 }
 
 function decide(tree: TreeExecutor, signal: Signal, payload: JsonObject): void {

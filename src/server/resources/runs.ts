@@ -3,8 +3,7 @@ import { z } from "@hono/zod-openapi";
 import type { Route } from "../routes.ts";
 import { ok, route, SESSION } from "../routes.ts";
 import { cursor, limit, PublicRun, queryBool, RunPage, startRequest, statusList, WaitPage, waitTypeList, workflowId } from "../schemas.ts";
-import { listName, locationOf, sessionParams as params, shownWait } from "./shown.ts";
-import { budgetOf } from "./workflows.ts";
+import { budgetOf, listName, locationOf, sessionParams as params, shownWait } from "./shown.ts";
 
 const listQuery = z.object({
   status: statusList,

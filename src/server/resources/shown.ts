@@ -1,7 +1,7 @@
 /** What several resources share: parameters, cursors' names, locations, and waits as their reader may see them. */
 import { z } from "@hono/zod-openapi";
 import { publicWait } from "../../domain/projections/index.ts";
-import type { Wait } from "../../domain/run.ts";
+import type { Budgets, Wait } from "../../domain/run.ts";
 import type { Asked } from "../routes.ts";
 import { RUN } from "../routes.ts";
 import { runId, sessionRef } from "../schemas.ts";
@@ -25,4 +25,10 @@ export function locationOf(asked: Pick<Asked, "context">, session: string, run_i
 /** Observers see that something waits and until when, not what is asked. */
 export function shownWait(wait: Wait, operator: boolean): object {
   return operator ? wait : publicWait(wait);
+}
+
+/** zod says "or undefined" where our types say "absent". */
+export function budgetOf(budget: { readonly [field in keyof Budgets]?: number | undefined } | undefined): { readonly budget?: Partial<Budgets> } {
+  if (budget === undefined) return {};
+  return { budget: Object.fromEntries(Object.entries(budget).filter(([, value]) => value !== undefined)) as Partial<Budgets> };
 }

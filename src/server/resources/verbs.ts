@@ -1,9 +1,9 @@
-/** What moves a run: cancel, pause, resume, restart. */
+/** What moves a run: cancel, pause, resume, restart, retry, more budget. */
 import type { Verb } from "../../access/api.ts";
 import type { Answer, Route } from "../routes.ts";
 import { route, RUN } from "../routes.ts";
-import { emptyRequest, Pending, PublicRun, reasonRequest } from "../schemas.ts";
-import { locationOf, type RunAsked, runParams } from "./shown.ts";
+import { budgetRaise, emptyRequest, Pending, PublicRun, reasonRequest, retryRequest } from "../schemas.ts";
+import { budgetOf, locationOf, type RunAsked, runParams } from "./shown.ts";
 
 /** The run as it now is, or what waits for its holder (R-1). */
 export async function verbAnswer({ context, params: { session_id, run_id } }: RunAsked, verb: Verb, status = 200): Promise<Answer> {
@@ -81,6 +81,45 @@ export const verbRoutes: readonly Route[] = [
       const { run_id, session_id } = asked.params;
       const { reason } = asked.body;
       return verbAnswer(asked, await asked.context.holdfast.runs.pause(run_id, { decided_by: asked.decided_by, ...(reason === undefined ? {} : { reason }) }, session_id));
+    },
+  ),
+  route(
+    {
+      method: "patch",
+      path: `${RUN}/budget`,
+      role: "operator",
+      tag: "runs",
+      summary: "Raise limits of the run",
+      params: runParams,
+      body: budgetRaise,
+      responses: { 200: THE_RUN, ...PENDING },
+      errors: ["input", "not_possible", "terminal", "preflight"],
+    },
+    async (asked) => {
+      const { run_id, session_id } = asked.params;
+      const { budget = {} } = budgetOf(asked.body);
+      return verbAnswer(asked, await asked.context.holdfast.runs.raiseBudget(run_id, budget, { decided_by: asked.decided_by }, session_id));
+    },
+  ),
+  route(
+    {
+      method: "post",
+      path: `${RUN}/retry`,
+      role: "operator",
+      tag: "runs",
+      summary: "A new run from the failed steps of one that has ended",
+      params: runParams,
+      body: retryRequest,
+      bodyOptional: true,
+      keyed: "memory",
+      replay: replayRun(202),
+      responses: { 202: { description: "The new run", schema: PublicRun } },
+      errors: ["not_possible", "terminal", "preflight"],
+    },
+    async (asked) => {
+      const { context, params: { run_id, session_id } } = asked;
+      const handle = await context.holdfast.runs.retry(run_id, asked.body.step_id, session_id);
+      return { status: 202, json: await context.holdfast.runs.get(handle.run_id, session_id), headers: locationOf(asked, session_id, handle.run_id), about: handle.run_id };
     },
   ),
   resume(`${RUN}/resume`),

@@ -3,7 +3,7 @@ import { z } from "@hono/zod-openapi";
 import { refusal } from "../problem.ts";
 import type { Route } from "../routes.ts";
 import { ok, route, RUN } from "../routes.ts";
-import { decisionRequest, Pending, PublicRun, repairRequest, sha256, WaitPage } from "../schemas.ts";
+import { answerRequest, decisionRequest, Pending, PublicRun, repairRequest, sha256, WaitPage } from "../schemas.ts";
 import { runParams } from "./shown.ts";
 import { replayRun, verbAnswer } from "./verbs.ts";
 
@@ -44,6 +44,25 @@ export const waitRoutes: readonly Route[] = [
   ),
   decision("approve"),
   decision("deny"),
+  route(
+    {
+      method: "post",
+      path: `${RUN}/waits/{wait_id}/answer`,
+      role: "operator",
+      tag: "waits",
+      summary: "Give what an input step asks for",
+      params: waitParams,
+      body: answerRequest,
+      keyed: "memory",
+      replay: replayRun(200),
+      responses: { 200: { description: "The run", schema: PublicRun }, 202: { description: "No lease holder has taken it yet; it will be", schema: Pending } },
+      errors: ["input", "conflict", "terminal", "not_possible"],
+    },
+    async (asked) => {
+      const { run_id, wait_id, session_id } = asked.params;
+      return verbAnswer(asked, await asked.context.holdfast.waits.answer(run_id, wait_id, { value: asked.body.value, decided_by: asked.decided_by }, session_id));
+    },
+  ),
   route(
     {
       method: "post",

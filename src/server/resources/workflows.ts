@@ -1,7 +1,6 @@
 /** The catalog: what may be started, what it looks like, what is wrong with it. */
 import { z } from "@hono/zod-openapi";
 import type { WorkflowEntry as Entry } from "../../access/api.ts";
-import type { Budgets } from "../../domain/run.ts";
 import { refusal } from "../problem.ts";
 import type { Route } from "../routes.ts";
 import { ok, route, SESSION } from "../routes.ts";
@@ -20,6 +19,7 @@ import {
   WorkflowShown,
   workflowId,
 } from "../schemas.ts";
+import { budgetOf } from "./shown.ts";
 
 const params = z.object({ session_id: sessionRef });
 const one = z.object({ session_id: sessionRef, workflow_id: workflowId });
@@ -30,12 +30,6 @@ function shown(entry: Entry, operator: boolean): Entry {
   if (operator) return entry;
   const { path: _, diagnostics: __, ...rest } = entry;
   return { ...rest, diagnostics: [] };
-}
-
-/** zod says "or undefined" where our types say "absent". */
-export function budgetOf(budget: { readonly [field in keyof Budgets]?: number | undefined } | undefined): { readonly budget?: Partial<Budgets> } {
-  if (budget === undefined) return {};
-  return { budget: Object.fromEntries(Object.entries(budget).filter(([, value]) => value !== undefined)) as Partial<Budgets> };
 }
 
 const ENDINGS = { yaml: ".yaml", json: ".json", toml: ".toml", lua: ".lua", ts: ".ts" } as const;

@@ -13,6 +13,7 @@ import {
   findWorkspace,
   type HoldfastConfig,
   holdfastHome,
+  importConfig,
   loadConfig as loadConfigFile,
   openTrust,
   openWorkspaceFolder,
@@ -362,4 +363,20 @@ export async function loadConfig(
   options: { readonly trusted: boolean },
 ): Promise<{ readonly config: HoldfastConfig; readonly file?: string; readonly diagnostics: readonly Diagnostic[] }> {
   return loadConfigFile(openWorkspaceFolder(workspace), { ...options, readDocument: readData, packageEntry: import.meta.filename });
+}
+
+/**
+ * The tools that a file exports by default (`export default [defineTool({…}), …]`), for `holdfast test --tools`. Who
+ * names a file on the command line trusts it, as with `node FILE`.
+ * @param file absolute path
+ * @throws HoldfastError `usage`: it cannot be loaded, or something in it is no tool
+ */
+export async function loadTools(file: string, workspace: string): Promise<readonly AnyTool[]> {
+  const { root, state_dir } = openWorkspaceFolder(workspace);
+  const found = await importConfig(file, { stateDir: state_dir, root, packageEntry: import.meta.filename });
+  const list: readonly unknown[] = Array.isArray(found) ? found : [found];
+  const wrong = list.findIndex((each) => !isTool(each));
+  if (wrong >= 0)
+    throw new HoldfastError("usage", `Cannot use the tools of ${file}: item ${wrong + 1} is none; export default [defineTool({…}), …]`);
+  return list.filter(isTool);
 }

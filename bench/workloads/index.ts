@@ -1,4 +1,7 @@
-/** Every workload in the order of the table, and the work that is done in processes of their own. */
+/**
+ * Every workload in the order of the table, and the work that is done in processes of their own. W5 and W6 measure
+ * recovery and timers (issue B), all others what issue A has.
+ */
 import type { ChildWork } from "../child.ts";
 import type { Workload } from "../measure.ts";
 import { asleep, sleep } from "./asleep.ts";

@@ -269,6 +269,8 @@ export interface WorkflowsApi {
   /** Faults of a text that is in no file yet; the ending of `file` says the form. */
   check(source: string, file: string): Promise<readonly Diagnostic[]>;
   get(ref: WorkflowRef): Promise<WorkflowEntry>;
+  /** What a run that is started now would be pinned to: the definition and all that it reaches. */
+  bundle(ref: WorkflowRef): Promise<Bundle>;
   preview(
     ref: WorkflowRef,
     options?: { args?: unknown; budget?: Partial<Budgets>; session?: string },

@@ -7,7 +7,7 @@ import type { Json, JsonObject } from "../domain/json.ts";
 import { wrapStore } from "../engine/fixture.ts";
 import type { Holdfast } from "../index.ts";
 import type { PublicRun } from "./index.ts";
-import { openWorld, optIn, reviewFlow, type World } from "./tools.fixture.ts";
+import { openWorld, optIn, reviewFlow, type World } from "../../test/fixtures/tools-world.ts";
 
 let world: World;
 beforeEach(async () => {
@@ -29,7 +29,8 @@ const BUDGET = {
 
 const run = (holdfast: Holdfast, call: Json, session = "default"): Promise<Json> =>
   holdfast.tools({ session }).call("workflow_run", call);
-const runOf = async (holdfast: Holdfast, call: Json): Promise<PublicRun> => (await run(holdfast, call)) as unknown as PublicRun;
+const runOf = async (holdfast: Holdfast, call: Json): Promise<PublicRun> =>
+  (await run(holdfast, call)) as unknown as PublicRun;
 const ids = async (holdfast: Holdfast, session?: string): Promise<string[]> =>
   ((await run(holdfast, { action: "list" }, session)) as unknown as { run_id: string }[]).map(({ run_id }) => run_id);
 const ended = (holdfast: Holdfast, run_id: string): Promise<Json> =>
@@ -90,7 +91,12 @@ describe("starting", () => {
     const holdfast = await world.open();
     await optIn(holdfast);
     await world.write("outside.yaml", reviewFlow());
-    for (const workflow_id of ["./outside.yaml", ".holdfast/workflows/review-flow.yaml", `hash:${"0".repeat(64)}`, "missing"])
+    for (const workflow_id of [
+      "./outside.yaml",
+      ".holdfast/workflows/review-flow.yaml",
+      `hash:${"0".repeat(64)}`,
+      "missing",
+    ])
       await expect(run(holdfast, { ...START, workflow_id })).rejects.toThrow("workflow run not found");
     await expect(run(holdfast, { ...START, revision: 41 })).rejects.toThrow("workflow run not found");
     expect(await ids(holdfast)).toEqual([]);
@@ -150,13 +156,17 @@ describe("the index of runs", () => {
     expect((await runOf(again, { action: "get", run_id: original })).last_sequence).toBe(before.last_sequence);
   });
 
-  test("SC-4 SC-16 256 suspended runs fill the index: a further one is refused and changes nothing", { timeout: 30_000 }, async () => {
+  test("SC-4 SC-16 256 suspended runs fill the index: a further one is refused and changes nothing", {
+    timeout: 30_000,
+  }, async () => {
     const holdfast = await interrupted(256);
     const before = await ids(holdfast);
     expect(new Set(before).size).toBe(256);
     const original = await runOf(holdfast, { action: "get", run_id: before[7] as string });
     for (const call of [{ action: "restart", run_id: before[7] as string }, START])
-      await expect(run(holdfast, call)).rejects.toThrow("workflow preflight failed: workflow run index is full of active runs");
+      await expect(run(holdfast, call)).rejects.toThrow(
+        "workflow preflight failed: workflow run index is full of active runs",
+      );
     expect(await ids(holdfast)).toEqual(before);
     expect(await runOf(holdfast, { action: "get", run_id: before[7] as string })).toEqual(original);
     expect((await holdfast.runs.list({ status: ["running", "queued"] })).runs).toEqual([]);
@@ -175,7 +185,9 @@ describe("the index of runs", () => {
     });
     const holdfast = await world.open({ store, recovery: "manual" });
     broken = true;
-    await expect(run(holdfast, { action: "restart", run_id: before[0] as string })).rejects.toThrow(/^workflow storage unavailable$/);
+    await expect(run(holdfast, { action: "restart", run_id: before[0] as string })).rejects.toThrow(
+      /^workflow storage unavailable$/,
+    );
     broken = false;
     expect(await ids(holdfast)).toEqual(before);
   });
@@ -204,18 +216,33 @@ plan: {type: step, step: ask}
 
   test("one for each valid workflow that a model may start, with the effects of its steps", async () => {
     await world.write(".holdfast/workflows/greet.yaml", greet);
-    await world.write(".holdfast/workflows/by-hand.yaml", greet.replace("id: greet", "id: by-hand").replace("automatic: true", "automatic: false"));
-    await world.write(".holdfast/workflows/broken.yaml", greet.replace("id: greet", "id: broken").replace("step: ask", "step: nobody"));
+    await world.write(
+      ".holdfast/workflows/by-hand.yaml",
+      greet.replace("id: greet", "id: by-hand").replace("automatic: true", "automatic: false"),
+    );
+    await world.write(
+      ".holdfast/workflows/broken.yaml",
+      greet.replace("id: greet", "id: broken").replace("step: ask", "step: nobody"),
+    );
     const holdfast = await world.open();
     await optIn(holdfast);
     const tools = holdfast.tools();
-    const typed = tools.list().filter(({ workflow }) => workflow !== undefined && workflow.workflow_id !== "repo-overview");
+    const typed = tools
+      .list()
+      .filter(({ workflow }) => workflow !== undefined && workflow.workflow_id !== "repo-overview");
     expect(typed.map(({ name }) => name)).toEqual(["workflow__greet", "workflow__review-flow"]);
     expect(typed[0]?.inputSchema).toMatchObject({ type: "object", required: ["who"] });
-    expect(typed[0]?.annotations).toEqual({ readOnlyHint: true, destructiveHint: false, idempotentHint: true, openWorldHint: false });
+    expect(typed[0]?.annotations).toEqual({
+      readOnlyHint: true,
+      destructiveHint: false,
+      idempotentHint: true,
+      openWorldHint: false,
+    });
     expect(await tools.call("workflow__greet", { who: "me" })).toEqual({ ok: true });
     expect(await tools.call("workflow__greet", '{"who": "me"}')).toEqual({ ok: true });
-    await expect(tools.call("workflow__greet", { who: "much too long" })).rejects.toThrow(/workflow input is invalid: at \/who/);
+    await expect(tools.call("workflow__greet", { who: "much too long" })).rejects.toThrow(
+      /workflow input is invalid: at \/who/,
+    );
     await expect(tools.call("workflow__greet", { whom: "me" })).rejects.toThrow("unknown field");
     await expect(tools.call("workflow__by-hand", { who: "me" })).rejects.toThrow("invocation_policy.automatic");
     await expect(tools.call("workflow__broken", { who: "me" })).rejects.toThrow("workflow run not found");
@@ -231,10 +258,14 @@ plan: {type: step, step: ask}
     expect(Object.keys(answer)).toEqual(["run_id", "status", "sentence"]);
     expect(answer.status).toBe("running");
     const left = new AbortController();
-    const waiting = holdfast.tools().call("workflow_wait", { run_id: answer.run_id as string }, { signal: left.signal });
+    const waiting = holdfast
+      .tools()
+      .call("workflow_wait", { run_id: answer.run_id as string }, { signal: left.signal });
     left.abort();
     expect(await waiting).toMatchObject({ run: { status: "running" } });
-    expect(await runOf(holdfast, { action: "cancel", run_id: answer.run_id as string })).toMatchObject({ status: "cancelled" });
+    expect(await runOf(holdfast, { action: "cancel", run_id: answer.run_id as string })).toMatchObject({
+      status: "cancelled",
+    });
   });
 
   test("R-41 workflow_wait gives the output only of runs that a tool of the session started", async () => {
@@ -255,7 +286,10 @@ plan: {type: step, step: ask}
 });
 
 describe("in an agent's loop", () => {
-  const usage = { inputTokens: { total: 1, noCache: 1, cacheRead: 0, cacheWrite: 0 }, outputTokens: { total: 1, text: 1, reasoning: 0 } };
+  const usage = {
+    inputTokens: { total: 1, noCache: 1, cacheRead: 0, cacheWrite: 0 },
+    outputTokens: { total: 1, text: 1, reasoning: 0 },
+  };
   const says = (text: string) => ({
     content: [{ type: "text" as const, text }],
     finishReason: { unified: "stop" as const, raw: undefined },
@@ -271,12 +305,16 @@ describe("in an agent's loop", () => {
 
   test("SC-17 a model starts a run; the session keeps its metadata and the run", async () => {
     const holdfast = await world.open();
-    await holdfast.sessions.create({ name: "agent", orchestration_opt_in: true, metadata: { "external.metadata": "preserve" } });
+    await holdfast.sessions.create({
+      name: "agent",
+      orchestration_opt_in: true,
+      metadata: { "external.metadata": "preserve" },
+    });
     const model = new MockLanguageModelV3({ doGenerate: [calls("workflow_run", START), says("done")] });
     const result = await generateText({
       model,
       prompt: "start the review",
-      tools: holdfast.tools({ session: "agent" }).aiSdk() as never,
+      tools: holdfast.tools({ session: "agent" }).aiSdk(),
       stopWhen: stepCountIs(3),
       maxRetries: 0,
     });
@@ -293,7 +331,13 @@ describe("in an agent's loop", () => {
   test("a refusal reaches the model as its closed text", async () => {
     const holdfast = await world.open();
     const model = new MockLanguageModelV3({ doGenerate: [calls("workflow_run", START), says("could not")] });
-    const result = await generateText({ model, prompt: "start", tools: holdfast.tools().aiSdk() as never, stopWhen: stepCountIs(3), maxRetries: 0 });
+    const result = await generateText({
+      model,
+      prompt: "start",
+      tools: holdfast.tools().aiSdk(),
+      stopWhen: stepCountIs(3),
+      maxRetries: 0,
+    });
     expect(JSON.stringify(result.response.messages)).toContain("opt-in");
   });
 
@@ -309,9 +353,14 @@ describe("in an agent's loop", () => {
         return says("done");
       },
     });
-    await generateText({ model, prompt: "go", tools: holdfast.tools({ session: "agent" }).aiSdk() as never, maxRetries: 0 });
+    await generateText({ model, prompt: "go", tools: holdfast.tools({ session: "agent" }).aiSdk(), maxRetries: 0 });
     const { name, posture, orchestration_opt_in, metadata } = stale;
-    await holdfast.sessions.update("agent", { name, posture, orchestration_opt_in, metadata: { ...metadata, turn: 2 } });
+    await holdfast.sessions.update("agent", {
+      name,
+      posture,
+      orchestration_opt_in,
+      metadata: { ...metadata, turn: 2 },
+    });
     expect(await ids(holdfast, "agent")).toEqual([started]);
     await holdfast.close();
     const again = await world.open();

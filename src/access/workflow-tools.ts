@@ -3,6 +3,7 @@
  * a model may start, for one session. The same objects serve an AI SDK loop, an OpenAI-style function list and MCP
  * (R-39, R-41). None of them approves, denies or repairs (R-40).
  */
+import type { StandardJSONSchemaV1, StandardSchemaV1 } from "@standard-schema/spec";
 import type { CatalogEntry } from "../catalog/index.ts";
 import { parseRef, UNTRUSTED_BUNDLE_LIMITS } from "../catalog/index.ts";
 import { HoldfastError } from "../domain/errors.ts";
@@ -87,19 +88,16 @@ export interface WorkflowTool {
   execute(args: unknown, options?: ToolCallOptions): Promise<Json>;
 }
 
-/** The shape of the AI SDK's `tool({description, inputSchema: jsonSchema(…), execute})`. */
+/** A tool as the AI SDK takes it: `tool({description, inputSchema: jsonSchema(…), execute})`. */
 export interface AiSdkTool {
   readonly description: string;
   readonly inputSchema: AiSdkSchema;
-  execute(input: unknown, options?: { readonly abortSignal?: AbortSignal }): Promise<Json>;
+  execute(input: unknown, options?: { readonly abortSignal?: AbortSignal | undefined }): Promise<Json>;
 }
 
-export interface AiSdkSchema {
-  readonly [aiSdkSchema]: true;
-  readonly _type: unknown;
-  readonly jsonSchema: JsonObject;
-  readonly validate: undefined;
-}
+/** The AI SDK's own schema to the program, a Standard Schema to the type checker, so that neither has to be imported. */
+export type AiSdkSchema = StandardSchemaV1<unknown, unknown> &
+  StandardJSONSchemaV1<unknown, unknown> & { readonly jsonSchema: JsonObject };
 
 export interface FunctionTool {
   readonly type: "function";
@@ -126,8 +124,8 @@ export interface WorkflowTools {
   cancel(runId: string): Promise<PublicRun>;
 }
 
-/** How the AI SDK knows its schemas, without importing it. */
-export const aiSdkSchema: unique symbol = Symbol.for("vercel.ai.schema") as never;
+/** How the AI SDK knows its schemas; it would change a Standard Schema on the way (RP-80 is kept byte for byte). */
+const AI_SDK_SCHEMA = Symbol.for("vercel.ai.schema");
 
 export function createTools(context: AccessContext, options: ToolSetOptions = {}): WorkflowTools {
   return new ToolSet(context, options);
@@ -166,7 +164,7 @@ class ToolSet implements WorkflowTools {
         tool.name,
         {
           description: tool.description,
-          inputSchema: { [aiSdkSchema]: true, _type: undefined, jsonSchema: tool.inputSchema, validate: undefined },
+          inputSchema: aiSdkSchema(tool.inputSchema),
           execute: (input, { abortSignal } = {}) =>
             tool.execute(input, abortSignal === undefined ? {} : { signal: abortSignal }),
         },
@@ -356,8 +354,7 @@ class ToolSet implements WorkflowTools {
     this.#needWriting("start");
     const workflow = `${call.workflow_id}@${call.revision}`;
     // A model names what the catalog has; a path or a hash never gets that far.
-    const parsed = parseRef(workflow);
-    if (parsed.by !== "revision" || parsed.id !== call.workflow_id) throw noWorkflow();
+    if (!isCatalogId(call.workflow_id, workflow)) throw noWorkflow();
     try {
       const { run_id } = await startRun(this.#context, {
         workflow,
@@ -438,12 +435,36 @@ class ToolSet implements WorkflowTools {
   }
 }
 
+function aiSdkSchema(schema: JsonObject): AiSdkSchema {
+  const convert = (): Record<string, unknown> => ({ ...schema });
+  const own = { [AI_SDK_SCHEMA]: true, _type: undefined, jsonSchema: schema, validate: undefined };
+  return {
+    ...own,
+    // The tool itself refuses what does not fit, in words that a model can use.
+    "~standard": {
+      version: 1,
+      vendor: "holdfast",
+      validate: (value) => ({ value }),
+      jsonSchema: { input: convert, output: convert },
+    },
+  };
+}
+
 function withheld(action: string): ToolCallError {
   return new ToolCallError(
     "InvalidArguments",
     "preflight",
     `workflow preflight failed: only reading is offered here, and ${action} is withheld`,
   );
+}
+
+function isCatalogId(id: string, ref: string): boolean {
+  try {
+    const parsed = parseRef(ref);
+    return parsed.by === "revision" && parsed.id === id;
+  } catch {
+    return false;
+  }
 }
 
 function noWorkflow(): ToolCallError {

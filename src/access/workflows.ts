@@ -16,6 +16,7 @@ export function workflowsApi(context: AccessContext): WorkflowsApi {
     },
     check: async (source, file) => context.catalog.checkText(source, file),
     get: async (ref) => context.catalog.resolve(ref).entry,
+    bundle: async (ref) => context.catalog.pin(ref).bundle,
     preview: (ref, options) => preview(context, ref, options),
     reload: async () => {
       const { publication_revision, diagnostics } = context.catalog.reload();

@@ -74,6 +74,8 @@ export interface CompositionRoot {
   openWorkspace(request: OpenRequest): Promise<Opened>;
   /** What is wrong with definition files, in the catalog or not. */
   checkFiles(request: OpenRequest, files: readonly string[]): Promise<readonly Diagnostic[]>;
+  /** The tools that a file exports by default: naming the file is trusting it. */
+  loadTools(file: string, workspace: string): Promise<readonly AnyTool[]>;
   planEditorSchema(): JsonObject;
   configEditorSchema(): Promise<JsonObject>;
   findWorkspace(cwd: string, env: NodeJS.ProcessEnv): WorkspaceFolder;

@@ -87,12 +87,14 @@ export async function* followRun<T extends Sequenced>(transport: Transport, requ
         backoff = FIRST_BACKOFF_MS;
         last = event.sequence;
         yield event;
+        // The reader may have taken its time: the server was not away meanwhile.
+        aliveAt = performance.now();
         if (TERMINAL.has(event.type)) return;
       }
       if (await hasEnded(transport, request, last)) return;
       aliveAt = performance.now();
     } catch (error) {
-      if (request.signal?.aborted === true) return;
+      if (isAborted(request.signal)) return;
       if (HoldfastError.is(error) && error.code !== "server_unavailable" && error.code !== "storage_unavailable" && error.code !== "rate_limited") throw error;
       failure = error;
     }
@@ -100,6 +102,11 @@ export async function* followRun<T extends Sequenced>(transport: Transport, requ
     await pause(backoff, request.signal);
     backoff = Math.min(MAX_BACKOFF_MS, backoff * 2);
   }
+}
+
+/** Asked anew after every wait, which the type checker cannot know. */
+function isAborted(signal: AbortSignal | undefined): boolean {
+  return signal?.aborted ?? false;
 }
 
 async function* oneConnection<T extends Sequenced>(transport: Transport, request: FollowRequest, since: number): AsyncGenerator<T> {

@@ -173,6 +173,11 @@ export interface Wait {
   readonly stop_reason?: StopReason;
   readonly evidence?: RepairEvidence;
   readonly child_run_id?: string;
+  // Beside the wait wherever an operator sees it (R-40); never stored with it.
+  /** Who started the run that asks: `os:USER`, `token:NAME`, `mcp:CLIENT`. */
+  readonly started_by?: string;
+  readonly origin?: RunHeader["origin"];
+  readonly workspace?: string;
 }
 
 /** Why a run tree is being stopped (R-12). */
@@ -203,6 +208,8 @@ export interface RunHeader {
   readonly durability: Durability;
   /** Who asked: a person or program (`explicit`), or a model through a tool (`automatic`). */
   readonly origin: "explicit" | "automatic";
+  /** Whose wish that was: `os:USER`, `token:NAME`, `mcp:CLIENT` (R-40). Children have their root's. */
+  readonly started_by?: string;
   /** The run that this one was made from, and how. */
   readonly made_from?: { readonly run_id: string; readonly how: "restart" | "retry" | "fork" };
 }

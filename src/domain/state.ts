@@ -352,24 +352,24 @@ function startStep(run: RunState, event: Of<"step_started">): RunState {
   if (step.status === "running" && event.redispatch !== step.redispatch + 1)
     illegal(`step_started for the running step ${step.id}`);
   if (again && event.input_hash !== step.input_hash) illegal(`${step.id} is sent again with another input`);
-  const open = step.was === undefined && step.failure === undefined ? step : asItWas(step);
+  // Field by field: spreading a step of unknown shape costs more than all the rest of this function.
   const started: { -readonly [key in keyof StepState]: StepState[key] } = {
-    ...open,
+    id: step.id,
     status: "running",
-    attempts: event.attempt,
     input_hash: event.input_hash,
+    attempts: event.attempt,
+    visit: step.visit,
     side_effect: event.side_effect,
     redispatch: event.redispatch ?? step.redispatch,
     started_at_ms: again && step.started_at_ms !== undefined ? step.started_at_ms : event.at_ms,
   };
-  if (event.tool !== undefined) started.tool = event.tool;
-  if (event.input !== undefined) started.input = event.input;
+  const tool = event.tool ?? step.tool;
+  const input = event.input ?? step.input;
+  if (tool !== undefined) started.tool = tool;
+  if (input !== undefined) started.input = input;
+  if (step.receipt !== undefined) started.receipt = step.receipt;
+  if (step.child_run_id !== undefined) started.child_run_id = step.child_run_id;
   return closeWaits(putStep(run, started), (wait) => wait.step_id === step.id);
-}
-
-function asItWas(step: StepState): StepState {
-  const { was: _, failure: __, ...open } = step;
-  return open;
 }
 
 function suspendStep(run: RunState, event: Of<"step_suspended">): RunState {

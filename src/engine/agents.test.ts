@@ -45,10 +45,13 @@ test("SC-36 max_agents 1 refuses the second attempt", async () => {
 });
 
 test("SC-36 an overshoot is kept and fails the step, also past an inherited ceiling", async () => {
-  const used = { tokens: 10, cost_micros: 2 };
-  for (const nested of [false, true]) {
+  const cases = [
+    [{ max_tokens: 5 }, { tokens: 10, cost_micros: 0 }],
+    [{ max_cost_micros: 1 }, { tokens: 0, cost_micros: 2 }],
+    [{ max_tokens: 5, max_cost_micros: 1 }, { tokens: 10, cost_micros: 2 }],
+  ] as const;
+  for (const [limits, used] of cases) for (const nested of [false, true]) {
     const f = await fixture({ store: await open(), agents: agentPort(() => ({ type: "succeeded", output: 1, usage: used }), () => ({ tokens: 1, cost_micros: 1 })) });
-    const limits = { max_tokens: 5, max_cost_micros: 1 };
     const child = { id: "child", ...ask() };
     const parent = { steps: [{ id: "call", type: "workflow", workflow_id: "child", revision: 1, args: {} }], plan: leaf("call"), budgets: limits };
     const state = nested ? await f.run(parent, {}, { nested: [child] }) : await f.run(ask(limits));
@@ -280,6 +283,41 @@ test("RP-32 an agent that is cancelled while it waits for a permit gives its roo
   await f.engine.idle(runId);
   release.open();
   expect((await f.state(runId)).status).toBe("cancelled");
+});
+
+test("RP-44 an agent that waits for a permit for its second try does not hold up a stop", async () => {
+  const asked = gate();
+  const queued = gate();
+  const held = gate();
+  let tries = 0;
+  const f = await fixture({
+    store: await open(),
+    limits: { stop_grace_ms: 5 },
+    tools: { Read: { run: () => { held.open(); return NEVER; } } },
+    agents: agentPort(async () => {
+      tries++;
+      asked.open();
+      await queued.promise;
+      return { type: "succeeded", output: "no integer", usage: { tokens: 1, cost_micros: 0 } };
+    }),
+  });
+  // The tool asks for the only permit while the agent has it.
+  const runId = await f.start({
+    steps: [agent("ask", integer), { id: "gate", type: "approval", prompt: "?" }, { id: "hold", type: "tool", tool: "Read" }],
+    plan: { type: "parallel", nodes: [leaf("ask"), { type: "sequence", nodes: [leaf("gate"), leaf("hold")] }] },
+    budgets: { max_concurrency: 1 },
+  });
+  await asked.promise;
+  const waiting = await f.until(runId, (state) => state.waits.length === 1);
+  await f.signal(runId, "approve", { wait_id: waiting.waits[0]?.wait_id ?? "", decided_by: "me" });
+  for (let i = 0; i < 5; i++) await turn();
+  queued.open();
+  await held.promise;
+  for (let i = 0; i < 5; i++) await turn();
+  await f.signal(runId, "cancel");
+  await f.engine.idle(runId);
+  expect([(await f.state(runId)).status, tries]).toEqual(["cancelled", 1]);
+  expect((await f.state(runId)).usage.tokens).toBe(1);
 });
 
 test("R-11 a call that was lost with its process is booked at all that was reserved, then asked again", async () => {

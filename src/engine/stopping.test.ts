@@ -2,7 +2,8 @@
 import { expect, test } from "vitest";
 import type { RunStore } from "../ports/index.ts";
 import { openSqliteStore } from "../stores/sqlite/index.ts";
-import { aborted, failed, fixture, type Fixture, gate, NEVER, ok, TestClock, turn, wrapStore } from "./fixture.ts";
+import { stopRun } from "./tree/stopping.ts";
+import { aborted, type FakeTool, failed, fixture, type Fixture, gate, NEVER, ok, TestClock, turn, wrapStore } from "./fixture.ts";
 
 const open = () => openSqliteStore({ path: ":memory:" });
 const leaf = (step: string) => ({ type: "step", step });
@@ -205,6 +206,66 @@ test("R-12 a mutating sibling of a failure that does not end waits for repair; t
     expect((await g.state(runId)).failure?.message).toMatch(/^parallel branch\[0\] failed: /);
     await expectWhole(g, runId);
   }
+});
+
+test("R-12 a run that is being stopped goes nowhere in the process that takes it up, whatever its program had heard of", async () => {
+  const store = await open();
+  const both = gate();
+  const leave = gate();
+  const calls: string[] = [];
+  const tools: Record<string, FakeTool> = {
+    Read: { run: async (call) => { calls.push(call.step_id); await leave.promise; return ok(1); } },
+    Write: { ...writes, run: () => { both.open(); return NEVER; } },
+  };
+  const f = await fixture({ store, limits: { stop_grace_ms: 5 }, tools });
+  const runId = await f.start(
+    {
+      steps: [tool("write", { tool: "Write" }), tool("first"), tool("next")],
+      plan: { type: "parallel", nodes: [leaf("write"), { type: "sequence", nodes: [leaf("first"), leaf("next")] }] },
+    },
+    {},
+    { durability: "strict" },
+  );
+  await both.promise;
+  // The stop comes between the settlement of `first` and the program's hearing of it.
+  f.engine.subscribe(runId, (_, state) => {
+    const tree = f.engine.holds(runId);
+    if (tree !== undefined && state.steps.get("first")?.status === "succeeded") void stopRun(tree, runId, { reason: "cancelled" });
+  });
+  leave.open();
+  await f.engine.idle(runId);
+  const waiting = await f.state(runId);
+  expect(waiting).toMatchObject({ status: "suspended", waits: [{ type: "repair" }] });
+  expect(waiting.steps.get("first")?.status).toBe("succeeded");
+  const g = await fixture({ store, tools });
+  await g.signal(runId, "repair", { wait_id: waiting.waits[0]?.wait_id ?? "", resolution: "failed", decided_by: "me" });
+  await g.engine.idle(runId);
+  expect([(await g.state(runId)).status, calls]).toEqual(["cancelled", ["first"]]);
+});
+
+test("C05 a process that could not renew its lease in time begins no effect; whoever takes the run up does it once", async () => {
+  const clock = new TestClock();
+  const store = await open();
+  const inside = gate();
+  const leave = gate();
+  const calls: string[] = [];
+  const document = { steps: [tool("read"), tool("write", { tool: "Write" })], plan: { type: "sequence", nodes: [leaf("read"), leaf("write")] } };
+  const frozen = await fixture({
+    store,
+    clock,
+    quiet: true,
+    tools: { Read: { run: async () => { inside.open(); await leave.promise; return ok(1); } }, Write: { ...writes, run: () => ok(calls.push("stale")) } },
+  });
+  const runId = await frozen.start(document);
+  await inside.promise;
+  // Two thirds of the lease of 30 s have passed since the last renewal was sent (R-5).
+  await clock.advance(20_001);
+  leave.open();
+  await expect(frozen.engine.idle(runId)).rejects.toMatchObject({ code: "storage_unavailable" });
+  expect(calls).toEqual([]);
+  const g = await fixture({ store, tools: { Read: { run: () => ok(1) }, Write: { ...writes, lookup: async () => ({ type: "absent" }), run: () => ok(calls.push("fresh")) } } });
+  expect((await g.resume(runId)).status).toBe("succeeded");
+  expect(calls).toEqual(["fresh"]);
 });
 
 test("R-36 pause, then resume: the same result, what ran within the grace is kept, nothing runs twice", async () => {

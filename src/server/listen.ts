@@ -3,7 +3,7 @@
  * clients, connections), what only the raw request shows (repeated headers, odd addresses), and a stop that ends.
  */
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from "node:http";
-import type { AddressInfo } from "node:net";
+import type { AddressInfo, Socket } from "node:net";
 import { getRequestListener } from "@hono/node-server";
 import { HoldfastError } from "../domain/errors.ts";
 import type { App } from "./app.ts";
@@ -51,14 +51,17 @@ const SINGLE = new Set([
 /** @throws HoldfastError `usage` when the address cannot be listened on */
 export async function listen(app: App, options: ListenOptions): Promise<Listening> {
   const answer = getRequestListener((request) => app.fetch(request), { overrideGlobalObjects: false });
+  const connections = new Connections();
   const server = createServer(
     { maxHeaderSize: HEADER_BYTES, headersTimeout: HEADERS_MS, requestTimeout: REQUEST_MS, keepAliveTimeout: 5_000, connectionsCheckingInterval: 5_000, insecureHTTPParser: false },
     (incoming, outgoing) => {
+      connections.asks(incoming.socket, outgoing);
       const problem = rawProblem(incoming);
       if (problem === undefined) void answer(incoming, outgoing);
       else refuse(outgoing, problem);
     },
   );
+  server.on("connection", (socket) => connections.add(socket));
   server.maxConnections = CONNECTIONS;
   server.timeout = STUCK_MS;
   // Node hands an upgrade over instead of answering it; here nothing is ever upgraded.
@@ -70,7 +73,7 @@ export async function listen(app: App, options: ListenOptions): Promise<Listenin
   return {
     port,
     stop: () => {
-      stopping ??= stop(app, server, options.stop_ms ?? STOP_MS);
+      stopping ??= stop(app, server, connections, options.stop_ms ?? STOP_MS);
       return stopping;
     },
   };
@@ -109,16 +112,41 @@ function bind(server: Server, { host, port }: ListenOptions): Promise<void> {
   });
 }
 
-function stop(app: App, server: Server, graceMs: number): Promise<void> {
+/**
+ * Which connections have a request under way. Node's own count of idle ones leaves out those that have not asked for
+ * anything yet, which clients open ahead of need; a stop would wait for them.
+ */
+class Connections {
+  readonly #busy = new Map<Socket, number>();
+
+  add(socket: Socket): void {
+    this.#busy.set(socket, 0);
+    socket.once("close", () => this.#busy.delete(socket));
+  }
+
+  asks(socket: Socket, outgoing: ServerResponse): void {
+    this.#busy.set(socket, (this.#busy.get(socket) ?? 0) + 1);
+    outgoing.once("close", () => {
+      const left = this.#busy.get(socket);
+      if (left !== undefined) this.#busy.set(socket, left - 1);
+    });
+  }
+
+  endIdle(): void {
+    for (const [socket, requests] of this.#busy) if (requests === 0) socket.destroySoon();
+  }
+}
+
+function stop(app: App, server: Server, connections: Connections, graceMs: number): Promise<void> {
   app.stop();
   return new Promise((resolve) => {
-    const idle = setInterval(() => server.closeIdleConnections(), 25);
+    const idle = setInterval(() => connections.endIdle(), 25);
     const cut = setTimeout(() => server.closeAllConnections(), graceMs);
     server.close(() => {
       clearInterval(idle);
       clearTimeout(cut);
       resolve();
     });
-    server.closeIdleConnections();
+    connections.endIdle();
   });
 }

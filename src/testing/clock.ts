@@ -10,6 +10,8 @@ import { type Random, seededRandom } from "./random.ts";
 const DEFAULT_START_MS = 1_767_571_200_000;
 /** Event loop turns in which nothing happens before the world counts as quiet. */
 const QUIET_TURNS = 4;
+/** How long real work of a tool (reading a file) is waited for before time goes on without it, ms of real time. */
+const MAX_HOLD_MS = 5_000;
 /** A program that never comes to rest is a bug to be shown, not waited for. */
 const MAX_TURNS = 200_000;
 
@@ -45,6 +47,7 @@ export class SimulatedClock implements Clock {
   #now: number;
   #pending = new Set<Pending>();
   #activity = 0;
+  readonly #holds = new Set<{ readonly until: number }>();
 
   constructor(options: SimulatedClockOptions = {}) {
     this.#start = options.start ?? DEFAULT_START_MS;
@@ -102,6 +105,22 @@ export class SimulatedClock implements Clock {
     this.#activity++;
   }
 
+  /** Real work is going on outside the simulation: time stands still until it is released. */
+  hold(): () => void {
+    const hold = { until: performance.now() + MAX_HOLD_MS };
+    this.#holds.add(hold);
+    return () => {
+      this.#holds.delete(hold);
+      this.touch();
+    };
+  }
+
+  get #held(): boolean {
+    const now = performance.now();
+    for (const hold of this.#holds) if (hold.until > now) return true;
+    return false;
+  }
+
   /** Turns the event loop until nothing happens any more; time stands still. */
   async settle(): Promise<void> {
     let quiet = 0;
@@ -110,6 +129,9 @@ export class SimulatedClock implements Clock {
       const before = this.#activity;
       await new Promise<void>((resolve) => setImmediate(resolve));
       quiet = this.#activity === before ? quiet + 1 : 0;
+      if (quiet < QUIET_TURNS || !this.#held) continue;
+      quiet = 0;
+      await new Promise<void>((resolve) => setTimeout(resolve, 1));
     }
   }
 

@@ -15,6 +15,7 @@ export {
 } from "./crash-everywhere.ts";
 export { type Effect, EffectLedger, type RecordedCall } from "./effects.ts";
 export { type Fault, type FaultPlan, type FaultyStore, faultyStore } from "./faulty-store.ts";
+export { eventsOf, readHistory } from "./history.ts";
 export { freshId, SESSION_ID, sessionRecord, startCommit, TestJournal, testWait, treeCommit } from "./journals.ts";
 export type { Expectation, Skip, TestKit } from "./kit.ts";
 export { failed, type MockTool, ok, type WorldTool } from "./mock-tools.ts";
@@ -23,4 +24,5 @@ export { type Random, seededIds, seededRandom } from "./random.ts";
 export { checkRules, JOURNAL_RULES, type Rule, type TreeHistory, type Violation } from "./rules.ts";
 export { type RunStoreSuite, runStoreConformance, type TestedStore } from "./run-store.conformance.ts";
 export { type SessionStoreSuite, sessionStoreConformance } from "./session-store.conformance.ts";
+export { sampleOf } from "./sample.ts";
 export { createWorld, type ProcessOptions, type StartOptions, World, type WorldOptions, WorldProcess } from "./world.ts";

@@ -44,6 +44,8 @@ export interface ToolSurroundings {
   readonly clock: ProcessClock;
   readonly effects: EffectLedger;
   readonly alive: () => boolean;
+  /** Time stands still until the answer is called: real work is going on. */
+  readonly hold: () => () => void;
   /** Looks at the journal before anything happens outside. */
   readonly onCall: (call: ToolCall, sideEffect: SideEffect) => void;
 }
@@ -53,7 +55,8 @@ const DEFAULT_TAKES: readonly [number, number] = [0, 20];
 
 /** The tools as one process has them: a process that is gone calls nothing and hears nothing. */
 export function mockToolPort(tools: readonly WorldTool[], world: ToolSurroundings): ToolPort {
-  const real = createToolRegistry([{ source: "code", origin: "the simulated world", tools: tools.filter(isTool) }]);
+  // As if all were built in: a world may have the file tools among its own.
+  const real = createToolRegistry([{ source: "builtin", origin: "the simulated world", tools: tools.filter(isTool) }]);
   const mocks = new Map(tools.filter((tool): tool is MockTool => !isTool(tool)).map((tool) => [tool.name, tool]));
   const describe = (name: string): ToolDescriptor | undefined => {
     const mock = mocks.get(name);
@@ -62,7 +65,8 @@ export function mockToolPort(tools: readonly WorldTool[], world: ToolSurrounding
   const sideEffectOf = (name: string): SideEffect => describe(name)?.side_effect ?? "mutating";
   const asked = async (kind: "lookup" | "observe", tool: string, dispatch_id: string, answer: () => Promise<OwnerAnswer>): Promise<OwnerAnswer> => {
     if (!world.alive()) return NEVER;
-    const given = await answer();
+    const release = world.hold();
+    const given = await answer().finally(release);
     world.effects.record({
       kind,
       tool,
@@ -148,7 +152,8 @@ async function callMock(mock: MockTool, call: ToolCall, world: ToolSurroundings)
 
 async function callReal(port: ToolPort, call: ToolCall, world: ToolSurroundings): Promise<ToolOutcome> {
   const side_effect = port.describe(call.tool)?.side_effect ?? "mutating";
-  const outcome = await port.call(call);
+  const release = world.hold();
+  const outcome = await port.call(call).finally(release);
   if (!world.alive()) return NEVER;
   if (outcome.type === "succeeded") {
     const known = side_effect === "idempotent" && world.effects.outcomeOf(call.dispatch_id) !== undefined;

@@ -10,7 +10,7 @@ import { type Bundle, bundleHash, compilePlan, DEFAULT_INVOCATION_POLICY, type D
 import { type Budgets, type Durability, isTerminal, type RunHeader, type SideEffect } from "../domain/run.ts";
 import type { RunState } from "../domain/state.ts";
 import { HoldfastError } from "../domain/errors.ts";
-import { Driver, Engine, ENGINE_VERSION, type EngineLimits, hydrateEvents, loadHeader, loadRun, readJournal, unpackText } from "../engine/index.ts";
+import { Driver, Engine, ENGINE_VERSION, type EngineLimits, loadRun, unpackText } from "../engine/index.ts";
 import type { AgentPort, PolicyPort, RunRecord, RunStore, SecretPort, Segment, SessionStore, ToolCall, TreeRecord } from "../ports/index.ts";
 import { openSqliteStore } from "../stores/sqlite/index.ts";
 import { type ProcessClock, SimulatedClock } from "./clock.ts";
@@ -20,6 +20,7 @@ import { SESSION_ID, sessionRecord } from "./journals.ts";
 import { mockToolPort, type WorldTool } from "./mock-tools.ts";
 import { observedStore } from "./observed-store.ts";
 import { type Random, seededIds, seededRandom } from "./random.ts";
+import { eventsOf, readHistory } from "./history.ts";
 import { checkRules, type TreeHistory, type Violation } from "./rules.ts";
 
 export interface WorldOptions {
@@ -205,12 +206,13 @@ export class World {
           clock,
           effects: this.effects,
           alive,
+          hold: () => this.clock.hold(),
           onCall: (call, sideEffect) => {
             this.clock.touch();
             this.#checkIntent(call, sideEffect);
           },
         }),
-        agents: world.agents === undefined ? undefined : mortalAgents(world.agents, alive, () => this.clock.touch()),
+        agents: world.agents === undefined ? undefined : mortalAgents(world.agents, alive, () => this.clock.hold()),
         policy: world.policy ?? ALLOW,
         secrets: world.secrets ?? NO_SECRETS,
         clock,
@@ -294,10 +296,7 @@ export class World {
 
   /** Read through the hash chain: a broken one throws (R-23). */
   async events(runId: string): Promise<readonly RunEvent[]> {
-    const events: RunEvent[] = [];
-    const header = await loadHeader(this.store, await this.record(runId));
-    for await (const { text } of readJournal(this.store, header)) events.push(...(await hydrateEvents(this.store, parseEvents(text))));
-    return events;
+    return eventsOf(this.store, await this.record(runId));
   }
 
   /** Types in order; phases as `phase NAME`. */
@@ -306,10 +305,7 @@ export class World {
   }
 
   async history(rootRunId: string): Promise<TreeHistory> {
-    const runs: { record: RunRecord; events: readonly RunEvent[] }[] = [];
-    for (const record of await this.store.treeRuns(rootRunId))
-      runs.push({ record: { ...record, ...(await loadHeader(this.store, record)) }, events: await this.events(record.run_id) });
-    return { tree: await this.tree(rootRunId), runs, effects: this.effects };
+    return readHistory(this.store, rootRunId, this.effects);
   }
 
   /** Every rule, on the journals of the tree and on what was seen while they were written. */
@@ -421,12 +417,10 @@ function bundleOf(documents: readonly unknown[]): Bundle {
 }
 
 /** Agents as a process has them: one that is gone asks nothing and hears nothing. */
-function mortalAgents(agents: AgentPort, alive: () => boolean, touch: () => void): AgentPort {
+function mortalAgents(agents: AgentPort, alive: () => boolean, hold: () => () => void): AgentPort {
   const guard = async <T>(act: () => Promise<T>): Promise<T> => {
     if (!alive()) return NEVER;
-    touch();
-    const value = await act();
-    touch();
+    const value = await act().finally(hold());
     return alive() ? value : NEVER;
   };
   return {

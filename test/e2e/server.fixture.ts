@@ -24,8 +24,8 @@ export const WORKFLOWS = [
   plan("ask", [step("write", "write", { capabilities: ["write"] })], { type: "step", step: "write" }),
   plan("gate", [{ id: "gate", type: "approval", prompt: "Go on?" }], { type: "step", step: "gate" }),
   plan("failing", [step("fail", "fail")], { type: "step", step: "fail" }),
-  plan("many", [step("each", "paced")], { type: "map", source: { from: "args", pointer: "/items" }, max_items: 2_000, item: "item", body: { type: "step", step: "each" } }, {
-    input_schema: { type: "object", required: ["items"], additionalProperties: false, properties: { items: { type: "array", maxItems: 2_000 } } },
+  plan("many", [step("each", "paced")], { type: "map", source: { from: "args", pointer: "/items" }, item: "item", body: { type: "step", step: "each" } }, {
+    input_schema: { type: "object", required: ["items"], additionalProperties: false, properties: { items: { type: "array", maxItems: 2_000, items: { type: "integer" } } } },
   }),
 ] as const;
 

@@ -45,7 +45,10 @@ async function expectHonest({ world, started, end }: Told, what: string): Promis
   if (typeof started === "string") expect(run?.run_id, what).toBe(started);
   else expect(["storage", "storage_unavailable"], what).toContain(started.code);
   if (run !== undefined) {
-    expect([what, end, run.status, (await world.record(run.run_id)).status]).toEqual([what, "ended", run.status, "succeeded"]);
+    const { status, failure } = await world.state(run.run_id);
+    // RP-21: permissions that cannot be read fail the step, and the run says so: that is honest too.
+    const refused = failure?.code === "execution_failed" && failure.message.includes("permissions could not be read");
+    expect([what, end, refused ? "succeeded" : status]).toEqual([what, "ended", "succeeded"]);
     expect((await world.check(run.run_id)).map((violation) => `${what}: ${violation.rule}: ${violation.why}`)).toEqual([]);
     for (const [key, count] of world.effects.counts()) expect(`${what}: ${key} ${count}`).toBe(`${what}: ${key} 1`);
   }

@@ -367,6 +367,24 @@ export const COMMANDS: readonly CommandSpec[] = [
     load: () => import("./preview.ts"),
   },
   {
+    name: "test",
+    group: "Write",
+    args: [WORKFLOW],
+    summary: "crash it everywhere in a simulated world, and see that nothing is lost or done twice",
+    about:
+      "Runs the workflow once, then once for every write it makes with the process gone just before and just after it, recovered each time, and again with the recovery cut short. No run is started and nothing is changed: tools that may change something are replaced by mocks that say so, read-only ones read the workspace. Time is simulated.",
+    flags: [
+      ...INPUT,
+      { flag: "--tools <FILE>", about: "mocks of your own: a module whose default export is [defineTool({…}), …]" },
+      { flag: "--crash <every|N|none>", about: "which crashes are tried; default every" },
+      { flag: "--seed <N>", about: "what chance is drawn from, to have a failure again; default 1" },
+    ],
+    examples: ["test hello", "test ./release.yaml --input version=1.2 --tools mocks.ts", "test hello --crash 10 --seed 7"],
+    exits: "0 it held, 1 it did not, 2 refused",
+    json: '{"ok", "boundaries", "failures": [{sequence, why}]}',
+    load: () => import("./test.ts"),
+  },
+  {
     name: "workflows",
     group: "Write",
     args: [

@@ -5,6 +5,7 @@
  * Every refusal's reason is a whole sentence, safe for the public projection: no tool names, values or texts.
  */
 import type { ErrorCode } from "../errors.ts";
+import type { Json } from "../json.ts";
 import { BUDGET_FIELDS, isTerminal, type Wait, type WaitType } from "../run.ts";
 import { openSteps, type RunState } from "../state.ts";
 import { ACTION_NAMES, type Action, type ActionName } from "./types.ts";
@@ -23,11 +24,11 @@ export interface RunView {
 /** Whether an operation is accepted now; `wait` is the one that it would end. */
 export type Allowance =
   | { readonly ok: true; readonly wait?: Wait }
-  | { readonly ok: false; readonly code: ErrorCode; readonly reason: string };
+  | { readonly ok: false; readonly code: ErrorCode; readonly reason: string; readonly details?: Json };
 
 const ACCEPTED: Allowance = { ok: true };
 
-function refuse(code: ErrorCode, act: string, state: string, next: string): Allowance {
+function refuse(code: ErrorCode, act: string, state: string, next: string): Extract<Allowance, { ok: false }> {
   return { ok: false, code, reason: `Cannot ${act}: ${state}; ${next}` };
 }
 
@@ -275,7 +276,10 @@ function checkShown(view: RunView, ask: Ask, wait: Wait, digest: string | undefi
       "give that of the wait that was shown",
     );
   if (wait.digest !== undefined && !wait.digest.startsWith(digest))
-    return refuse("conflict", ask.act, `what is asked is now ${wait.digest}`, "look at it and decide again");
+    return {
+      ...refuse("conflict", ask.act, `what is asked is now ${wait.digest}`, "look at it and decide again"),
+      details: { wait_id: wait.wait_id, digest: wait.digest },
+    };
   return { ok: true, wait };
 }
 

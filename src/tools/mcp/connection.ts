@@ -22,13 +22,14 @@ export interface ConnectionOptions {
   readonly now?: () => number;
   /** Longest wait for a server to start and to list its tools, ms. */
   readonly connectMs?: number;
+  /** Largest message of a server, in bytes; default 16 MiB. */
+  readonly maxMessageBytes?: number;
 }
 
 const CONNECT_MS = 15_000;
 const CALL_MS = 60_000;
 const FIRST_PAUSE_MS = 1_000;
 const MAX_PAUSE_MS = 60_000;
-/** Largest message of a server, in bytes. */
 const MAX_MESSAGE_BYTES = 16 * 1024 * 1024;
 const MAX_TOOLS = 1_000;
 /** What is kept of a server's error output, for the log when it dies. */
@@ -204,7 +205,7 @@ export class McpConnection {
       const headers = await this.#resolve(config.headers ?? {});
       const transport = new StreamableHTTPClientTransport(new URL(config.url), {
         requestInit: { headers },
-        fetch: boundedFetch(MAX_MESSAGE_BYTES),
+        fetch: boundedFetch(this.#options.maxMessageBytes ?? MAX_MESSAGE_BYTES),
       });
       return { transport, stderr: () => "" };
     }
@@ -215,7 +216,7 @@ export class McpConnection {
       env: await this.#resolve(config.env ?? {}),
       cwd: resolve(this.#options.workspace, config.cwd ?? "."),
       stderr: "pipe",
-      maxBufferSize: MAX_MESSAGE_BYTES,
+      maxBufferSize: this.#options.maxMessageBytes ?? MAX_MESSAGE_BYTES,
     });
     let kept = "";
     transport.stderr?.on("data", (chunk: Buffer) => {

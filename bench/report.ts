@@ -18,12 +18,16 @@ export interface Conditions {
   readonly seconds: number;
 }
 
+/** CPU of others, in cores, above which figures say little. */
+const MOST_OTHERS = 0.5;
+
 export function report(results: readonly Result[], conditions: Conditions): string {
   const figures = results.flatMap((result) => result.figures);
   const costs = results.flatMap((result) => result.costs ?? []);
   return `${[
     "# What `npm run bench` measured",
     ...heading(conditions),
+    ...warning(costs),
     table(figures),
     "Figures are medians; each is taken beside its floor or raw rate in the same minute on the same disk, all at `synchronous=FULL`. " +
       "*Floor*: a run row and one journal row for each event, a commit for each event; *group floor*: one commit for all events of " +
@@ -46,6 +50,13 @@ function heading({ date, tiny, seconds }: Conditions): string[] {
     `took ${Math.round(seconds)} s`,
   ].join(" · ");
   return tiny ? [machine, "**Tiny sizes: these figures only show that every workload works.**"] : [machine];
+}
+
+/** Ratios too wander where others compete for the processor: ours needs it, a floor mostly waits for the disk. */
+function warning(costs: readonly Cost[]): string[] {
+  const most = Math.max(0, ...costs.map(({ others }) => others));
+  if (most <= MOST_OTHERS) return [];
+  return [`**Other processes took up to ${shown(most)} cores meanwhile; measure again on a quiet machine.**`];
 }
 
 function sqliteVersion(): string {

@@ -7,6 +7,8 @@ import type { RunEvent } from "../domain/events.ts";
 import type { Json, JsonObject } from "../domain/json.ts";
 import type { Bundle, Diagnostic, InvocationPolicy } from "../domain/plan/definition.ts";
 import type {
+  AttemptSummary,
+  Finding,
   OperatorEvent,
   PublicEvent,
   PublicPlan,
@@ -34,6 +36,9 @@ export {
   ACTION_NAMES,
   type Action,
   type ActionName,
+  type AttemptSummary,
+  type Finding,
+  type FindingCode,
   type OperatorEvent,
   type PublicEvent,
   type PublicFailure,
@@ -105,6 +110,8 @@ export interface StartRequest {
   /** `automatic`: asked for by a model through a tool (RP-15). Default `explicit`. */
   readonly origin?: "explicit" | "automatic";
   readonly durability?: "standard" | "strict";
+  /** Who asks (R-40): `os:USER`, `token:NAME`, `mcp:CLIENT`. Default: the user of this process. */
+  readonly started_by?: string;
   /** Leave the run queued for a worker process instead of driving it here. */
   readonly queue?: boolean;
   readonly session?: string;
@@ -158,6 +165,25 @@ export interface Verb {
   readonly signal_id?: string;
 }
 
+export interface AttemptQuery {
+  readonly status?: readonly AttemptSummary["status"][];
+  /** 1..200, default 50. */
+  readonly limit?: number;
+  readonly cursor?: string;
+}
+
+/** GD-73: what is wrong with a run, as far as `limit` goes (1..1000, default 100). */
+export interface RunFindings {
+  readonly findings: readonly Finding[];
+  readonly truncated: boolean;
+}
+
+/** Whether this installation is fit to run work, part by part, and what to do where it is not. */
+export interface Installation {
+  readonly ok: boolean;
+  readonly checks: readonly { readonly name: string; readonly ok: boolean; readonly detail: string; readonly fix?: string }[];
+}
+
 /** A row of a run's steps. `failure` is the public one. */
 export interface StepRow extends PublicStep {
   readonly started_at_ms?: number;
@@ -177,6 +203,14 @@ export interface RunsApi {
     query?: { readonly status?: readonly StepStatus[]; readonly limit?: number; readonly cursor?: string },
     session?: string,
   ): Promise<{ readonly steps: readonly StepRow[]; readonly next_cursor?: string }>;
+  /** What was handed to tools and agents, in the order it was prepared; a page may be short and still have a next. */
+  attempts(
+    runId: string,
+    query?: AttemptQuery,
+    session?: string,
+  ): Promise<{ readonly attempts: readonly AttemptSummary[]; readonly next_cursor?: string }>;
+  /** GD-73: compares the journal with what is derived from it; reads only, whatever it finds. */
+  doctor(runId: string, limit?: number, session?: string): Promise<RunFindings>;
   /** Full id, unique suffix of at least 6 characters, `last` or `last:WORKFLOW`. @throws not_found, usage (ambiguous) */
   find(ref: string, session?: string): Promise<string>;
   get(runId: string, session?: string): Promise<PublicRun>;
@@ -215,9 +249,15 @@ export interface RunsApi {
   resume(runId: string, options?: { decided_by?: string }, session?: string): Promise<Verb>;
   /** Raises limits of a tree, never below what is spent or set (D). @throws input, not_possible, preflight above a ceiling */
   raiseBudget(runId: string, budget: Partial<Budgets>, options?: { decided_by?: string }, session?: string): Promise<Verb>;
-  restart(runId: string, session?: string, origin?: "explicit" | "automatic", key?: string): Promise<RunHandle>;
+  restart(
+    runId: string,
+    session?: string,
+    origin?: "explicit" | "automatic",
+    key?: string,
+    options?: { readonly started_by?: string },
+  ): Promise<RunHandle>;
   /** A new run from the failed steps of a failed one (R-2j). @throws not_possible */
-  retry(runId: string, stepId?: string, session?: string): Promise<RunHandle>;
+  retry(runId: string, stepId?: string, session?: string, options?: { readonly started_by?: string }): Promise<RunHandle>;
   verify(runId: string, session?: string): Promise<{ ok: boolean; segments: number; events: number; broken?: string }>;
   bundle(runId: string, session?: string): Promise<Bundle>;
   /** Lines of `journal.jsonl` and the folded state; `tree` takes the children along (R-23). */
@@ -233,6 +273,9 @@ export interface RunsApi {
   ): Promise<{ readonly run_id: string; readonly events: number; readonly runs: number; readonly truncated_tail: boolean }>;
 }
 
+/** An open wait with what it takes to find and answer it. */
+export type InboxWait = Wait & { readonly workflow_id: string; readonly session_id: string };
+
 export interface WaitsApi {
   list(query?: {
     session?: string;
@@ -241,7 +284,11 @@ export interface WaitsApi {
     all_sessions?: boolean;
     limit?: number;
     cursor?: string;
-  }): Promise<{ readonly waits: readonly (Wait & { workflow_id: string })[]; readonly next_cursor?: string }>;
+  }): Promise<{ readonly waits: readonly InboxWait[]; readonly next_cursor?: string }>;
+  /**
+   * The same decision again has the same answer. @throws conflict: it was decided otherwise, its time is over, the
+   * run was cancelled, or what is asked is not what was shown (`details.digest` is that of what is asked now)
+   */
   approve(runId: string, waitId: string | undefined, request: DecisionRequest, session?: string): Promise<Verb>;
   deny(runId: string, waitId: string | undefined, request: DecisionRequest, session?: string): Promise<Verb>;
   /** @throws input with the place where the value does not fit; the wait stays */
@@ -347,6 +394,8 @@ export interface Holdfast {
   /** Tools by which a model starts and looks after the runs of one session (RP-80 … RP-83). */
   tools(options?: ToolSetOptions): WorkflowTools;
   storeInfo(): Promise<StoreInfo>;
+  /** Node, workspace, trust, disk, store: is this installation fit to run work? */
+  doctor(): Promise<Installation>;
   /** Calls back with everything this process commits, once it is durable; answers how to stop. */
   observe(listener: (committed: Committed) => void): () => void;
   /** Changes of the session's runs, whichever process makes them, from now on until `signal` aborts (GD-72). */

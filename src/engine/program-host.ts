@@ -348,7 +348,8 @@ export class ProgramHost {
 
   async admit(key: string, items: number, leavesPerItem: number): Promise<void> {
     const recorded = this.#recorded.decisions.get(key);
-    const refusal = recorded ?? (await this.#admitLive(key, items, leavesPerItem));
+    // What was admitted is recorded as null, which is an answer (R-2d).
+    const refusal = recorded === undefined ? await this.#admitLive(key, items, leavesPerItem) : recorded;
     if (refusal !== null) throw new StepFailure(refusal as unknown as Failure);
   }
 

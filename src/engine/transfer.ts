@@ -49,7 +49,7 @@ function headerOf(header: RunHeader): RunHeader {
   return JSON.parse(
     JSON.stringify({
       ...{ run_id, root_run_id, parent_run_id, parent_step_id, session_id, kind, workflow_id, workflow_revision },
-      ...{ bundle_hash, args, args_hash, budget, created_at_ms, depth, engine_version, durability, origin, ...(started_by === undefined ? {} : { started_by }), made_from },
+      ...{ bundle_hash, args, args_hash, budget, created_at_ms, depth, engine_version, durability, origin, started_by, made_from },
     }),
   ) as RunHeader;
 }

@@ -5,7 +5,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { createInterface } from "node:readline";
 import { buildEntry } from "../../dev/build-entry.mjs";
-import type { ChildRequest } from "./run-child.ts";
+import type { ChildRequest } from "./child-request.ts";
 
 export type Said = Readonly<Record<string, unknown>>;
 
@@ -19,6 +19,8 @@ export interface Child {
 }
 
 const folders: string[] = [];
+/** Built once for each file of tests, so that all of its processes are the same program. */
+let program: Promise<string> | undefined;
 const running = new Set<ChildProcess>();
 
 export function folder(): string {
@@ -28,8 +30,8 @@ export function folder(): string {
 }
 
 export async function child(request: ChildRequest): Promise<Child> {
-  const program = await buildEntry("test/crash/run-child.ts");
-  const started = spawn(process.execPath, [program, JSON.stringify(request)], { stdio: ["ignore", "pipe", "inherit"] });
+  program ??= buildEntry("test/crash/run-child.ts");
+  const started = spawn(process.execPath, [await program, JSON.stringify(request)], { stdio: ["ignore", "pipe", "inherit"] });
   running.add(started);
   const said: Said[] = [];
   const waiting = new Set<() => void>();

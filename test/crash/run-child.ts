@@ -8,24 +8,9 @@ import { join } from "node:path";
 import { createHoldfast, defineTool, type Holdfast, type Run } from "../../src/index.ts";
 import { openSqliteStore } from "../../src/stores/sqlite/index.ts";
 import { checkRules, EffectLedger, type FaultPlan, faultyStore, readHistory } from "../../src/testing/index.ts";
+import { type ChildRequest, GO } from "./child-request.ts";
 import { WORKFLOWS } from "./workflows.ts";
 
-export interface ChildRequest {
-  /** `start`: begin and follow; `serve`: be a worker process; `finish`: recover, answer what is asked, end the run. */
-  readonly act: "start" | "serve" | "finish";
-  readonly folder: string;
-  readonly workflow?: string;
-  readonly key?: string;
-  /** Gone just before or after this write; `stop` stands still before it, as under SIGSTOP. */
-  readonly die?: { readonly write: number; readonly when: "before" | "after"; readonly how?: "kill" | "stop" };
-  /** Ends with this status right after the commit that holds `step_completed` of this step. */
-  readonly exit_after?: { readonly step: string; readonly status: number };
-  readonly lease_ms?: number;
-  readonly recovery?: "auto" | "manual";
-}
-
-/** A step that was given a slow tool ends when this file appears in the folder. */
-export const GO = "go";
 const request = JSON.parse(process.argv[2] ?? "{}") as ChildRequest;
 const effects = join(request.folder, "effects");
 
@@ -141,7 +126,7 @@ const holdfast = await createHoldfast({
 
 const acts: Record<ChildRequest["act"], () => Promise<void>> = {
   async start() {
-    const handle = await holdfast.start({ workflow: request.workflow ?? "", key: request.key ?? "k" });
+    const handle = await holdfast.start({ workflow: request.workflow ?? "", key: request.key ?? "k", ...(request.durability === undefined ? {} : { durability: request.durability }) });
     say({ run_id: handle.run_id });
     tell(await handle.result().catch((error: Error) => ({ error: error.message })));
     await holdfast.close();

@@ -1,4 +1,5 @@
 /** The pure views of a run: what may be done with it, what is shown of it and to whom, and why it stands where it does. */
+export { AttemptFold, type FoldedAttempt } from "./attempts.ts";
 export {
   type Allowance,
   actions,
@@ -17,12 +18,17 @@ export {
   type RunView,
 } from "./decisions.ts";
 export { operatorEvent, publicEvent } from "./event.ts";
+export { type DerivedRows, examineRows, JournalExamination } from "./findings.ts";
 export { operatorRun, publicRun, publicStep, runSummary, type SummarySource } from "./run.ts";
 export { stepDetail } from "./step.ts";
 export {
   ACTION_NAMES,
   type Action,
   type ActionName,
+  type AttemptSummary,
+  type Finding,
+  FINDING_CODES,
+  type FindingCode,
   type OperatorEvent,
   type PublicEvent,
   type PublicFailure,

@@ -152,6 +152,50 @@ export interface StepDetail extends PublicStep {
   }[];
 }
 
+/**
+ * One try at a step by a tool or an agent (interfaces §3 `R/attempts`). GD's words read through R-19: prepared,
+ * admitted and cancelling are `running` with that stage, waiting for repair is `suspended`, abandoned is `failed`.
+ */
+export interface AttemptSummary {
+  readonly step_id: string;
+  readonly attempt: number;
+  readonly dispatch_id: string;
+  readonly side_effect: SideEffect;
+  readonly tool?: string;
+  readonly status: "running" | "suspended" | "succeeded" | "failed" | "cancelled";
+  readonly stage?: "prepared" | "admitted" | "cancelling" | "abandoned";
+  readonly has_receipt: boolean;
+  /** How often recovery has sent it again (R-10). */
+  readonly redispatches: number;
+  readonly prepared_at_ms: number;
+  /** When its owner's receipt was stored. */
+  readonly admitted_at_ms?: number;
+  readonly terminal_at_ms?: number;
+}
+
+/** GD-73's five, and what keeps a journal from being read at all. */
+export const FINDING_CODES = [
+  "repair_status_mismatch",
+  "invalid_grant",
+  "orphaned_attempt",
+  "activation_output_mismatch",
+  "attempt_identity_mismatch",
+  "journal_unreadable",
+] as const;
+export type FindingCode = (typeof FINDING_CODES)[number];
+
+/** One thing that is wrong with a run, and what to do about it. */
+export interface Finding {
+  readonly code: FindingCode;
+  readonly message: string;
+  readonly guidance: string;
+  readonly run_id: string;
+  readonly step_id?: string;
+  readonly attempt?: number;
+  readonly dispatch_id?: string;
+  readonly wait_id?: string;
+}
+
 /** RP's event in the operator's form: payloads included, `at` in RFC 3339. */
 export type OperatorEvent = {
   readonly run_id: string;

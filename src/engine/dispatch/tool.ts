@@ -350,6 +350,9 @@ export class ToolDispatch {
     if (isDropped(job)) return;
     tree.append(job.run.runId, [{ type: "phase", name: "suspension_context_persisted", instance: job.instance }]);
     suspendStep(tree, job, "the tool runs on by itself", {
+      // Its outcome is a person's to say as that of any other that is not known: with the same evidence and digest.
+      ...repairWait(tree, job, "it went on by itself"),
+      side_effect: job.sideEffect,
       type: "tool_running",
       tool: spec.tool,
       killed,

@@ -238,7 +238,8 @@ export class TreeJournal {
       ...(this.#bundle === undefined ? {} : { bundle: this.#bundle }),
       artifacts: this.#artifacts,
       signals_done: this.#signalsDone,
-      tree: runs.length === 0 ? this.#update : { ledger: ledger(), ...this.#update },
+      // The cached ledger is for who reads the tree's row while nobody holds it: it goes with what changes that row.
+      ...(Object.keys(this.#update).length === 0 ? {} : { tree: { ledger: ledger(), ...this.#update } }),
     };
     this.#inFlight = { commit, gate: this.#pendingGate, published };
     this.#pendingGate = undefined;

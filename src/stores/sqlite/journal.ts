@@ -22,6 +22,10 @@ class Refused extends Error {
 
 /** Commits each tree or refuses it; to be called in a write transaction. */
 export function commitGroup(db: Db, group: readonly TreeCommit[], nowMs: number): CommitResult[] {
+  // One append to one run is checked before it writes: alone in its transaction it needs no savepoint.
+  const [only] = group;
+  if (only !== undefined && group.length === 1 && only.create === undefined && only.runs.length <= 1)
+    return [commitAlone(db, only, nowMs)];
   return group.map((commit) => {
     db.run("SAVEPOINT tree");
     try {
@@ -35,6 +39,16 @@ export function commitGroup(db: Db, group: readonly TreeCommit[], nowMs: number)
     db.run("RELEASE tree");
     return { ok: true };
   });
+}
+
+function commitAlone(db: Db, commit: TreeCommit, nowMs: number): CommitResult {
+  try {
+    commitTree(db, commit, nowMs);
+    return { ok: true };
+  } catch (error) {
+    if (!(error instanceof Refused)) throw error;
+    return isReplay(db, commit, error.result) ? { ok: true } : error.result;
+  }
 }
 
 /** A batch that does not follow from itself is a bug of its writer; found before anything is written. */
@@ -212,6 +226,11 @@ interface TipRow {
   readonly tip: Uint8Array | string;
 }
 
+const ADVANCED = `suspension = ?, wait_count = ?, steps = ?, retries = ?, agents = ?, tokens = ?, cost_micros = ?,
+    last_sequence = ?, updated_at_ms = ?, tip = ? WHERE n = ?`;
+const ADVANCE = `UPDATE runs SET ${ADVANCED}`;
+const ADVANCE_WITH_STATUS = `UPDATE runs SET status = ?, ${ADVANCED}`;
+
 function advanceRun(db: Db, run: RunCommit, place: Place): number {
   const at = db.get<TipRow>(
     "SELECT n, root, status, last_sequence, tip FROM runs WHERE run_id = ?",
@@ -223,9 +242,11 @@ function advanceRun(db: Db, run: RunCommit, place: Place): number {
   if (readHash(at.tip) !== run.segment.prev) throw new Refused({ refusal: "conflict" });
   const { row } = run;
   const status = STATUS_NUMBERS[row.status];
+  // Naming an indexed column rewrites its index entries, so the status is named only when it changes.
+  const moved = status !== at.status;
   db.run(
-    `UPDATE runs SET suspension = ?, wait_count = ?, steps = ?, retries = ?, agents = ?, tokens = ?, cost_micros = ?,
-        last_sequence = ?, updated_at_ms = ?, tip = ? WHERE n = ?`,
+    moved ? ADVANCE_WITH_STATUS : ADVANCE,
+    ...(moved ? [status] : []),
     row.suspension ?? null,
     row.wait_count,
     row.usage.steps,
@@ -238,9 +259,7 @@ function advanceRun(db: Db, run: RunCommit, place: Place): number {
     bindHash(run.segment.hash),
     at.n,
   );
-  // Apart, because naming an indexed column rewrites its index entries.
-  if (status !== at.status) {
-    db.run("UPDATE runs SET status = ? WHERE n = ?", status, at.n);
+  if (moved) {
     const change = Number(status < FIRST_TERMINAL) - Number(at.status < FIRST_TERMINAL);
     if (at.root === null && change !== 0) countOpen(db, place.s, change);
   }

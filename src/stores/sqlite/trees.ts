@@ -73,37 +73,37 @@ export function insertTree(db: Db, n: number, commit: TreeCommit, nowMs: number)
 
 /** Applies a holder's update: an end or a release frees the tree in the same transaction. */
 export function updateTree(db: Db, tree: TreeRow, update: TreeUpdate, nowMs: number): void {
+  const ended = update.ended === true;
   const wake = update.wake_at_ms === undefined ? tree.wake_at_ms : update.wake_at_ms;
   const ledger = update.ledger === undefined ? null : JSON.stringify(update.ledger);
+  const values = [ended ? null : wake, update.recoveries ?? tree.recoveries, ledger] as const;
+  if (!ended && update.release !== true) {
+    db.run("UPDATE trees SET wake_at_ms = ?, recoveries = ?, ledger = coalesce(?, ledger) WHERE n = ?", ...values, tree.n);
+    return;
+  }
+  const due = ended ? null : dueAt(db, tree.n, tree.wake_at_ms, update, nowMs);
   db.run(
-    "UPDATE trees SET wake_at_ms = ?, recoveries = ?, ledger = coalesce(?, ledger) WHERE n = ?",
-    update.ended === true ? null : wake,
-    update.recoveries ?? tree.recoveries,
-    ledger,
+    `UPDATE trees SET wake_at_ms = ?, recoveries = ?, ledger = coalesce(?, ledger), owner = NULL,
+        lease_expires_at_ms = NULL, due_at_ms = ?, ended = ? WHERE n = ?`,
+    ...values,
+    due,
+    ended ? 1 : 0,
     tree.n,
   );
-  if (update.ended === true) {
-    free(db, tree.n, null, 1);
-    // Nobody is left to hear them; who asked sees that the run has ended.
-    db.run("DELETE FROM signals WHERE root = ?", tree.n);
-  } else if (update.release === true) free(db, tree.n, dueAt(db, tree.n, tree.wake_at_ms, update, nowMs), 0);
+  // Nobody is left to hear them; who asked sees that the run has ended.
+  if (ended) db.run("DELETE FROM signals WHERE root = ?", tree.n);
 }
 
 /** Gives up a lease, if it is still this one. @returns whether it was */
 export function releaseTree(db: Db, rootRunId: string, fence: number, nowMs: number): boolean {
   const tree = findTree(db, rootRunId);
   if (tree === undefined || tree.fence !== fence || tree.owner === null) return false;
-  free(db, tree.n, dueAt(db, tree.n, tree.wake_at_ms, {}, nowMs), 0);
-  return true;
-}
-
-function free(db: Db, n: number, due: number | null, ended: 0 | 1): void {
   db.run(
-    "UPDATE trees SET owner = NULL, lease_expires_at_ms = NULL, due_at_ms = ?, ended = ? WHERE n = ?",
-    due,
-    ended,
-    n,
+    "UPDATE trees SET owner = NULL, lease_expires_at_ms = NULL, due_at_ms = ? WHERE n = ?",
+    dueAt(db, tree.n, tree.wake_at_ms, {}, nowMs),
+    tree.n,
   );
+  return true;
 }
 
 /**

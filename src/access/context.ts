@@ -51,6 +51,10 @@ export interface AccessContext {
   readonly readOnly: boolean;
   /** For operators: what callers are not told. */
   readonly log?: (level: "info" | "warn" | "error", message: string, details: Record<string, unknown>) => void;
+  /** Who may approve, and how. */
+  readonly approvals: { readonly mcp?: "elicit"; readonly not_by_starter?: boolean };
+  /** Who starts runs when a request does not say. */
+  readonly starter?: string;
   /** Session used when a request names none. */
   readonly session: string;
 }

@@ -24,19 +24,25 @@ import { BUDGET_FIELDS, type Budgets, isTerminal } from "../domain/run.ts";
 import { exportLines, exportSnapshot, importJournal, loadHeader, readJournal } from "../engine/index.ts";
 import type { RunRecord } from "../ports/index.ts";
 import type { ListQuery, OperatorEvent, PublicEvent, PublicRun, Run, RunHandle, RunsApi, Verb } from "./api.ts";
+import { attemptsPage } from "./attempts.ts";
 import { type AccessContext, ceilingsFor, needEngine, needStore, sessionOf } from "./context.ts";
 import { readCursor, writeCursor } from "./cursors.ts";
 import { driveRun, followEvents } from "./driving.ts";
+import { examineRun } from "./examining.ts";
 import { findRun } from "./finding.ts";
 import { artifactOf, journalLines, stepsPage } from "./history.ts";
 import { rootOf, create, tightened } from "./starting.ts";
 import { preflightError } from "./preflight.ts";
 import { loadState, readEvents, recordOf, viewOf } from "./views.ts";
+import { shownWait } from "./waits.ts";
 
 const MAX_EVENTS = 1_000;
 
+/** Who makes a new run from an old one. */
+type Starter = { readonly started_by?: string };
+
 export function demand(decided: Decided): void {
-  if (!decided.ok) throw new HoldfastError(decided.code, decided.reason);
+  if (!decided.ok) throw new HoldfastError(decided.code, decided.reason, decided.details === undefined ? {} : { details: decided.details });
 }
 
 async function bundleOf(context: AccessContext, record: RunRecord): Promise<Bundle> {
@@ -50,8 +56,9 @@ async function shown(context: AccessContext, record: RunRecord, view: RunView): 
 }
 
 export async function inspectRun(context: AccessContext, runId: string, session?: string): Promise<Run> {
-  const { record } = await recordOf(context, runId, session);
-  return operatorRun(...(await shown(context, record, await viewOf(context, record))));
+  const { record, owner } = await recordOf(context, runId, session);
+  const run = operatorRun(...(await shown(context, record, await viewOf(context, record))));
+  return { ...run, waits: run.waits.map((wait) => shownWait(wait, record, owner.workspace)) };
 }
 
 export async function getRun(context: AccessContext, runId: string, session?: string): Promise<PublicRun> {
@@ -175,7 +182,7 @@ async function resumeRun(context: AccessContext, runId: string, session?: string
 }
 
 /** RP-64: a fresh run from the pinned bundle, the tightened budgets and the validated arguments; authority is today's. */
-async function restartRun(context: AccessContext, runId: string, session: string | undefined, origin: "explicit" | "automatic", key?: string): Promise<{ run_id: string; replayed: boolean }> {
+async function restartRun(context: AccessContext, runId: string, session: string | undefined, origin: "explicit" | "automatic", key: string | undefined, by: Starter): Promise<{ run_id: string; replayed: boolean }> {
   const { record, owner } = await recordOf(context, runId, session);
   const bundle = await bundleOf(context, record);
   if (origin === "automatic") {
@@ -189,7 +196,7 @@ async function restartRun(context: AccessContext, runId: string, session: string
   return create(
     context,
     owner,
-    { workflow: bundle.root_id, args: view.state.header.args, origin, ...(key === undefined ? {} : { key }) },
+    { workflow: bundle.root_id, args: view.state.header.args, origin, ...(key === undefined ? {} : { key }), ...by },
     tightened(bundle, undefined, restricted, context),
     { restricted, costAsked: rootOf(bundle).budgets.max_cost_micros !== undefined, made_from: { run_id: runId, how: "restart" } },
   );
@@ -226,7 +233,7 @@ async function raiseBudget(
 }
 
 /** R-2j: a new run that begins with what settled in a failed one and goes on at its failed steps. */
-async function retryRun(context: AccessContext, runId: string, stepId: string | undefined, session: string | undefined): Promise<{ run_id: string }> {
+async function retryRun(context: AccessContext, runId: string, stepId: string | undefined, session: string | undefined, by: Starter): Promise<{ run_id: string }> {
   const { record, owner } = await recordOf(context, runId, session);
   const view = await viewOf(context, record);
   demand(decideRetry(view));
@@ -238,7 +245,7 @@ async function retryRun(context: AccessContext, runId: string, stepId: string | 
   return create(
     context,
     owner,
-    { workflow: bundle.root_id, args: view.state.header.args },
+    { workflow: bundle.root_id, args: view.state.header.args, ...by },
     { bundle, budget: view.state.budget },
     { restricted, costAsked: rootOf(bundle).budgets.max_cost_micros !== undefined, made_from: { run_id: runId, how: "retry" } },
   );
@@ -342,11 +349,13 @@ export function runsApi(context: AccessContext): RunsApi {
     pause: (runId, options, session) => pauseRun(context, runId, options, session),
     resume: (runId, _options, session) => resumeRun(context, runId, session),
     raiseBudget: (runId, budget, options, session) => raiseBudget(context, runId, budget, options, session),
-    restart: async (runId, session, origin = "explicit", key) => {
-      const { run_id, replayed } = await restartRun(context, runId, session, origin, key);
+    restart: async (runId, session, origin = "explicit", key, by = {}) => {
+      const { run_id, replayed } = await restartRun(context, runId, session, origin, key, by);
       return handleOf(context, run_id, replayed, session);
     },
-    retry: async (runId, stepId, session) => handleOf(context, (await retryRun(context, runId, stepId, session)).run_id, false, session),
+    retry: async (runId, stepId, session, by = {}) => handleOf(context, (await retryRun(context, runId, stepId, session, by)).run_id, false, session),
+    attempts: (runId, query, session) => attemptsPage(context, runId, query, session),
+    doctor: (runId, limit, session) => examineRun(context, runId, limit, session),
     verify: (runId, session) => verifyRun(context, runId, session),
     export: (runId, options, session) => exportRun(context, runId, options?.tree ?? false, session),
     import: async (lines, session) => importJournal(needStore(context), lines, (await sessionOf(context, session)).session_id),

@@ -113,6 +113,17 @@ interface CreateOptions {
   readonly made_from?: RunHeader["made_from"];
 }
 
+/** Longest name of a starter; it is shown beside what the run asks for. */
+const MAX_STARTER = 200;
+
+function startedBy(context: AccessContext, { started_by = context.starter }: StartRequest): Pick<RunHeader, "started_by"> {
+  if (started_by === undefined) return {};
+  // biome-ignore lint/suspicious/noControlCharactersInRegex: exactly those are refused
+  if (started_by.length === 0 || started_by.length > MAX_STARTER || /[\u0000-\u001f\u007f]/.test(started_by))
+    throw new HoldfastError("usage", `Cannot start: \`started_by\` is no name; give 1 to ${MAX_STARTER} characters such as os:anna`);
+  return { started_by };
+}
+
 /** The engine's part of RP-14: bundle, policy, ceilings, arguments, then creation. */
 export async function create(
   context: AccessContext,
@@ -156,6 +167,7 @@ export async function create(
     engine_version: ENGINE_VERSION,
     durability: request.durability ?? context.durability,
     origin: request.origin ?? "explicit",
+    ...startedBy(context, request),
     ...(options.made_from === undefined ? {} : { made_from: options.made_from }),
   };
   const { run_id: answered, created } = await engine.create({

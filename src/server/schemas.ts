@@ -22,7 +22,7 @@ const waitType = z.enum(WAIT_TYPES);
 const kind = z.enum(["plan", "graph", "script"]);
 const json = z.unknown().openapi({ description: "Any JSON value" });
 /** A JSON value that must be there; null is one. */
-const given = z.custom<unknown>((value) => value !== undefined, "is missing").openapi({ description: "Any JSON value" });
+const given = z.union([z.string(), z.number(), z.boolean(), z.null(), z.array(z.unknown()), z.record(z.string(), z.unknown())]);
 const count = z.int().min(0);
 const ms = z.int().min(0);
 const at = z.string().openapi({ format: "date-time" });

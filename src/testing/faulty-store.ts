@@ -16,7 +16,9 @@ export type Fault =
   /** Another process holds the store past the time-out: nothing was written. */
   | { readonly kind: "busy" }
   /** The process is gone just before or just after the write. */
-  | { readonly kind: "stop"; readonly when: "before" | "after" };
+  | { readonly kind: "stop"; readonly when: "before" | "after" }
+  /** The process stands still just before the write, as under SIGSTOP, and makes it when it is thawed. */
+  | { readonly kind: "freeze" };
 
 export interface FaultPlan {
   /** The fault of the nth write, from 1. */
@@ -25,6 +27,8 @@ export interface FaultPlan {
   readonly call?: (n: number, method: string) => "io" | "busy" | undefined;
   /** Told when the process stops, before the call that never answers. */
   readonly onStop?: () => void;
+  /** Told when the process freezes by its plan. */
+  readonly onFreeze?: () => void;
   /** Told of every call, before it is made. */
   readonly onCall?: (method: string) => void;
 }
@@ -61,6 +65,11 @@ export function faultyStore(inner: RunStore & SessionStore, plan: FaultPlan = {}
     stopped = true;
     plan.onStop?.();
   };
+  const freeze = (): void => {
+    frozen ??= new Promise((resolve) => {
+      thaw = resolve;
+    });
+  };
   const awake = async <T>(value: T): Promise<T> => {
     while (frozen !== undefined) await frozen;
     return stopped ? NEVER : value;
@@ -75,6 +84,12 @@ export function faultyStore(inner: RunStore & SessionStore, plan: FaultPlan = {}
       if (fault.when === "after") await act();
       stop();
       return NEVER;
+    }
+    if (fault.kind === "freeze") {
+      freeze();
+      plan.onFreeze?.();
+      await awake(undefined);
+      return act();
     }
     if (fault.kind === "busy") throw busy();
     if (fault.kind === "full") throw broken("the disk is full; free space and try again", "none");
@@ -129,12 +144,7 @@ export function faultyStore(inner: RunStore & SessionStore, plan: FaultPlan = {}
       return stopped;
     },
     stop,
-    freeze() {
-      if (frozen !== undefined) return;
-      frozen = new Promise((resolve) => {
-        thaw = resolve;
-      });
-    },
+    freeze,
     thaw() {
       frozen = undefined;
       thaw();

@@ -15,6 +15,7 @@ export {
 } from "./crash-everywhere.ts";
 export { type Effect, EffectLedger, type RecordedCall } from "./effects.ts";
 export { type Fault, type FaultPlan, type FaultyStore, faultyStore } from "./faulty-store.ts";
+export { frozenEverywhere } from "./frozen.ts";
 export { eventsOf, readHistory } from "./history.ts";
 export { freshId, SESSION_ID, sessionRecord, startCommit, TestJournal, testWait, treeCommit } from "./journals.ts";
 export type { Expectation, Skip, TestKit } from "./kit.ts";

@@ -132,9 +132,10 @@ async function callMock(mock: MockTool, call: ToolCall, world: ToolSurroundings)
   const early = mock.effect === "start" || (mock.effect !== "end" && random.chance(0.5));
   const [least, most] = mock.takes_ms ?? DEFAULT_TAKES;
   const takes = Number.isFinite(most) ? random.between(least, most) : most;
-  // Who deduplicates answers as before and does nothing more.
-  const before = side_effect === "idempotent" || mock.lookup === true ? world.effects.outcomeOf(call.dispatch_id) : undefined;
+  const deduplicates = side_effect === "idempotent" || mock.lookup === true;
   const act = async (): Promise<ToolOutcome> => {
+    // Who deduplicates answers as before and does nothing more.
+    const before = deduplicates ? world.effects.outcomeOf(call.dispatch_id) : undefined;
     if (before !== undefined) return ok(before.output);
     const outcome = mock.answer === undefined ? ok(call.input) : await mock.answer(call);
     if (outcome.type === "succeeded" && world.alive())

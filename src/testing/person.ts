@@ -64,6 +64,8 @@ export interface FollowOptions {
   readonly actions?: readonly Action[];
   /** Simulated time that a run may take, ms. */
   readonly withinMs?: number;
+  /** Looks away as soon as this holds. */
+  readonly until?: () => boolean;
 }
 
 /** 60 days: longer than any wait of a workflow under test. */
@@ -97,7 +99,7 @@ export async function follow(
   const until = world.clock.now() + (options.withinMs ?? DEFAULT_WITHIN_MS);
   for (;;) {
     await world.clock.settle();
-    if (!process.alive) return "gone";
+    if (!process.alive || options.until?.() === true) return "gone";
     if (await world.ended(rootRunId)) return "ended";
     const record = await world.store.getRun(rootRunId);
     let acted = false;

@@ -175,6 +175,10 @@ export class World {
         this.clock.touch();
         options.faults?.onCall?.(method);
       },
+      onFreeze: () => {
+        clock.freeze();
+        options.faults?.onFreeze?.();
+      },
       onStop: () => {
         process?.gone();
         options.faults?.onStop?.();

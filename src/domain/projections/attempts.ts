@@ -28,9 +28,19 @@ export class AttemptFold {
     return [...this.#found.values()];
   }
 
-  /** How many of them have no outcome yet. */
-  get unsettled(): number {
-    return this.#open.size;
+  get size(): number {
+    return this.#found.size;
+  }
+
+  /** Whether the first `count` of them have ended. */
+  settled(count: number): boolean {
+    if (this.#open.size === 0) return true;
+    let seen = 0;
+    for (const attempt of this.#found.values()) {
+      if (seen++ >= count) return true;
+      if (attempt.terminal_at_ms === undefined) return false;
+    }
+    return true;
   }
 
   add(event: RunEvent): void {

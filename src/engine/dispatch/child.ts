@@ -72,6 +72,12 @@ function checkArgs(
 /** A workflow step that was open: its child is resumed where it stands. */
 export async function resumeChild(tree: TreeExecutor, job: ChildJob, step: StepState): Promise<void> {
   const child = step.child_run_id === undefined ? undefined : tree.journal.runs.get(step.child_run_id);
+  // Halted with its run: it goes on when the run does, but what waits below it can be answered meanwhile.
+  if (step.status === "suspended" && step.was !== undefined) {
+    job.stage = "waiting";
+    if (child !== undefined) tree.runs.get(child.header.run_id)?.host.goLive();
+    return;
+  }
   if (child === undefined) return startChild(tree, job);
   job.stage = step.status === "suspended" ? "waiting" : "running";
   if (isTerminal(child.state.status)) return childEnded(tree, job, child.state);
@@ -83,7 +89,7 @@ export async function resumeChild(tree: TreeExecutor, job: ChildJob, step: StepS
 
 /** RP-45: the child's output is the step's; its failure passes through with code and retryable flag. */
 export function childEnded(tree: TreeExecutor, job: Job, child: RunState): void {
-  if (job.stage === "waiting") tree.wake(job.run);
+  if (job.stage === "waiting") tree.wake(job.run, job);
   if (child.status === "succeeded") {
     const schema = stepSchema(job);
     const output = child.output ?? null;

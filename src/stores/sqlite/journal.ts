@@ -22,10 +22,9 @@ class Refused extends Error {
 
 /** Commits each tree or refuses it; to be called in a write transaction. */
 export function commitGroup(db: Db, group: readonly TreeCommit[], nowMs: number): CommitResult[] {
-  // One append to one run is checked before it writes: alone in its transaction it needs no savepoint.
+  // A commit to one run is checked before it writes: alone in its transaction it needs no savepoint.
   const [only] = group;
-  if (only !== undefined && group.length === 1 && only.create === undefined && only.runs.length <= 1)
-    return [commitAlone(db, only, nowMs)];
+  if (only !== undefined && group.length === 1 && only.runs.length <= 1) return [commitAlone(db, only, nowMs)];
   return group.map((commit) => {
     db.run("SAVEPOINT tree");
     try {
@@ -86,11 +85,9 @@ function isStored(db: Db, { run_id, segment }: RunCommit): boolean {
 }
 
 function commitTree(db: Db, commit: TreeCommit, nowMs: number): void {
-  const tree = findTree(db, commit.root_run_id);
-  if (commit.create !== undefined) {
-    if (tree !== undefined) throw new Refused({ refusal: "conflict" });
-    createTree(db, commit, nowMs);
-  } else {
+  const tree = commit.create === undefined ? findTree(db, commit.root_run_id) : undefined;
+  if (commit.create !== undefined) createTree(db, commit, nowMs);
+  else {
     // A tree without owner was given up; who gave it up may not write either.
     if (tree === undefined || tree.fence !== commit.fence || tree.owner === null)
       throw new Refused({ refusal: "fenced" });
@@ -123,7 +120,7 @@ function createTree(db: Db, commit: TreeCommit, nowMs: number): void {
     create.max_open_runs,
   );
   if (counted.changes === 0) throw new Refused({ refusal: "index_full" });
-  const n = appendRun(db, root, { root: undefined, s: session.s });
+  const n = createRoot(db, root, session.s);
   for (const run of commit.runs.slice(1)) appendRun(db, run, { root: n, s: session.s });
   if (create.key !== undefined)
     db.run(
@@ -134,6 +131,16 @@ function createTree(db: Db, commit: TreeCommit, nowMs: number): void {
       bindText(create.key.request_hash),
     );
   insertTree(db, n, commit, nowMs);
+}
+
+/** The open-run count is taken back by hand when the id is taken: the caller may have no savepoint. */
+function createRoot(db: Db, root: RunCommit, s: number): number {
+  try {
+    return appendRun(db, root, { root: undefined, s });
+  } catch (error) {
+    if (error instanceof Refused) countOpen(db, s, -1);
+    throw error;
+  }
 }
 
 function assertKeyFree(db: Db, s: number, key: { readonly key: string; readonly request_hash: string }): void {

@@ -150,6 +150,11 @@ CREATE TABLE signals (
 );
 CREATE INDEX signals_root ON signals (root);
 
+-- Nobody is left to hear them; who asked sees that the run has ended.
+CREATE TRIGGER tree_ended AFTER UPDATE OF ended ON trees WHEN new.ended = 1 BEGIN
+  DELETE FROM signals WHERE root = new.n;
+END;
+
 CREATE TABLE starts (
   s INTEGER NOT NULL,
   key TEXT NOT NULL,

@@ -84,14 +84,11 @@ export function updateTree(db: Db, tree: TreeRow, update: TreeUpdate, nowMs: num
   const due = ended ? null : dueAt(db, tree.n, tree.wake_at_ms, update, nowMs);
   db.run(
     `UPDATE trees SET wake_at_ms = ?, recoveries = ?, ledger = coalesce(?, ledger), owner = NULL,
-        lease_expires_at_ms = NULL, due_at_ms = ?, ended = ? WHERE n = ?`,
+        lease_expires_at_ms = NULL, due_at_ms = ?${ended ? ", ended = 1" : ""} WHERE n = ?`,
     ...values,
     due,
-    ended ? 1 : 0,
     tree.n,
   );
-  // Nobody is left to hear them; who asked sees that the run has ended.
-  if (ended) db.run("DELETE FROM signals WHERE root = ?", tree.n);
 }
 
 /** Gives up a lease, if it is still this one. @returns whether it was */

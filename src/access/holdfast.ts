@@ -3,6 +3,7 @@ import { HoldfastError } from "../domain/errors.ts";
 import type { Holdfast } from "./api.ts";
 import { changesOf, observed } from "./changes.ts";
 import { type AccessContext, needStore } from "./context.ts";
+import { installation } from "./installation.ts";
 import { recoverRuns } from "./recovering.ts";
 import { handleOf, runsApi } from "./runs.ts";
 import { sessionsApi } from "./sessions.ts";
@@ -25,13 +26,11 @@ export function createAccess(context: AccessContext, close: () => Promise<void>)
   return {
     start: (request) =>
       open(async () => {
-        const { run_id, replayed } = await startRun(context, request);
-        return handleOf(context, run_id, replayed, request.session);
+        return handleOf(context, await startRun(context, request), request.session);
       }),
     run: (request) =>
       open(async () => {
-        const { run_id, replayed } = await startRun(context, request);
-        return handleOf(context, run_id, replayed, request.session).result();
+        return handleOf(context, await startRun(context, request), request.session).result();
       }),
     runs: runsApi(context),
     waits: waitsApi(context),
@@ -42,6 +41,7 @@ export function createAccess(context: AccessContext, close: () => Promise<void>)
     observe: (listener) => observed(context, listener),
     changes: (options = {}, session) => changesOf(context, options.signal, session),
     storeInfo: () => needStore(context).info(),
+    doctor: () => installation(context),
     recover: () => open(() => recoverRuns(context)),
     close: shut,
     [Symbol.asyncDispose]: shut,

@@ -18,23 +18,23 @@ import {
   runSummary,
   type RunView,
   stepDetail,
-  why,
 } from "../domain/projections/index.ts";
 import { BUDGET_FIELDS, type Budgets, isTerminal } from "../domain/run.ts";
 import { exportLines, exportSnapshot, importJournal, loadHeader, readJournal } from "../engine/index.ts";
 import type { RunRecord } from "../ports/index.ts";
 import type { ListQuery, OperatorEvent, PublicEvent, PublicRun, Run, RunHandle, RunsApi, Verb } from "./api.ts";
 import { attemptsPage } from "./attempts.ts";
+import type { RunState } from "../domain/state.ts";
 import { type AccessContext, ceilingsFor, needEngine, needStore, sessionOf } from "./context.ts";
 import { readCursor, writeCursor } from "./cursors.ts";
 import { driveRun, followEvents } from "./driving.ts";
 import { examineRun } from "./examining.ts";
 import { findRun } from "./finding.ts";
 import { artifactOf, journalLines, stepsPage } from "./history.ts";
-import { rootOf, create, tightened } from "./starting.ts";
-import { preflightError } from "./preflight.ts";
+import { shownWait } from "./shown-wait.ts";
+import { create, rootOf, type Started, tightened } from "./starting.ts";
+import { preflightError, refusals } from "./preflight.ts";
 import { loadState, readEvents, recordOf, viewOf } from "./views.ts";
-import { shownWait } from "./waits.ts";
 
 const MAX_EVENTS = 1_000;
 
@@ -174,11 +174,24 @@ async function resumeRun(context: AccessContext, runId: string, session?: string
     record = (await recordOf(context, runId, session)).record;
   }
   demand(decideResume(await viewOf(context, record)));
+  await demandAuthority(context, record);
   const tree = await engine.attach(record.root_run_id);
   if (tree === undefined) throw new HoldfastError("conflict", `Cannot resume the run ${runId}: another process holds it; follow it with: holdfast watch ${runId}`);
   await engine.go(tree, "explicit");
   await tree.journal.barrier();
   return { run: await inspectRun(context, runId, session), pending: false };
+}
+
+/** RP-63: today's ceilings, capabilities, policy and posture count, and a refusal writes nothing (SC-40). */
+async function demandAuthority(context: AccessContext, record: RunRecord): Promise<void> {
+  const owner = await needStore(context).getSession(record.session_id);
+  const restricted = record.origin === "automatic" || !context.trusted();
+  const [refused] = await refusals(context, await bundleOf(context, record), record.budget, {
+    posture: owner?.posture ?? "ask",
+    ceilings: ceilingsFor(context, restricted),
+    costAsked: false,
+  });
+  if (refused !== undefined) throw refused;
 }
 
 /** RP-64: a fresh run from the pinned bundle, the tightened budgets and the validated arguments; authority is today's. */
@@ -233,7 +246,7 @@ async function raiseBudget(
 }
 
 /** R-2j: a new run that begins with what settled in a failed one and goes on at its failed steps. */
-async function retryRun(context: AccessContext, runId: string, stepId: string | undefined, session: string | undefined, by: Starter): Promise<{ run_id: string }> {
+async function retryRun(context: AccessContext, runId: string, stepId: string | undefined, session: string | undefined, by: Starter): Promise<Started> {
   const { record, owner } = await recordOf(context, runId, session);
   const view = await viewOf(context, record);
   demand(decideRetry(view));
@@ -270,33 +283,32 @@ async function verifyRun(context: AccessContext, runId: string, session?: string
   return { ok: true, segments, events };
 }
 
-async function whyRun(context: AccessContext, runId: string, session?: string, options: { readonly public?: boolean } = {}): ReturnType<RunsApi["why"]> {
-  const { record } = await recordOf(context, runId, session);
-  const tree = await needStore(context).getTree(record.root_run_id);
-  const here = needEngine(context).holds(record.root_run_id) !== undefined;
-  const live = tree?.owner !== undefined && (tree.lease_expires_at_ms ?? 0) > context.clock.now();
-  return why(
-    await viewOf(context, record),
-    {
-    holder: here ? "here" : live ? "other" : "none",
-    ...(tree?.lease_expires_at_ms === undefined ? {} : { lease_expires_at_ms: tree.lease_expires_at_ms }),
-    ...(tree === undefined ? {} : { recoveries: tree.recoveries }),
-    trusted: context.trusted(),
-    },
-    options,
-  );
-}
-
-export function handleOf(context: AccessContext, run_id: string, replayed: boolean, session: string | undefined): RunHandle {
+export function handleOf(context: AccessContext, { run_id, replayed, ended }: Started, session: string | undefined): RunHandle {
   return {
     run_id,
     replayed,
     result: async () => {
+      // What goes wrong meanwhile is dealt with below, from what is durable.
+      await needEngine(context).idle(run_id).catch(() => undefined);
+      const state = ended?.();
+      if (state !== undefined && !hasChildren(state)) return resultOf(context, state);
       await driveRun(context, run_id);
       return inspectRun(context, run_id, session);
     },
     events: (options = {}) => operatorEvents(context, run_id, options.since ?? 0, options.signal),
   };
+}
+
+/** A root's usage is its tree's (R-16): with children it is read from the row. */
+function hasChildren(state: RunState): boolean {
+  return state.steps.some((step) => step.child_run_id !== undefined);
+}
+
+async function resultOf(context: AccessContext, state: RunState): Promise<Run> {
+  const { header } = state;
+  const bundle = await needEngine(context).bundleOf(header.bundle_hash);
+  const definition = bundle.definitions[`${header.workflow_id}@${header.workflow_revision}`] ?? rootOf(bundle);
+  return operatorRun({ state, root: state, tree: [state], now_ms: context.clock.now() }, definition, state.usage);
 }
 
 async function* operatorEvents(context: AccessContext, runId: string, since: number, signal: AbortSignal | undefined): AsyncGenerator<OperatorEvent> {
@@ -351,9 +363,9 @@ export function runsApi(context: AccessContext): RunsApi {
     raiseBudget: (runId, budget, options, session) => raiseBudget(context, runId, budget, options, session),
     restart: async (runId, session, origin = "explicit", key, by = {}) => {
       const { run_id, replayed } = await restartRun(context, runId, session, origin, key, by);
-      return handleOf(context, run_id, replayed, session);
+      return handleOf(context, { run_id, replayed }, session);
     },
-    retry: async (runId, stepId, session, by = {}) => handleOf(context, (await retryRun(context, runId, stepId, session, by)).run_id, false, session),
+    retry: async (runId, stepId, session, by = {}) => handleOf(context, await retryRun(context, runId, stepId, session, by), session),
     attempts: (runId, query, session) => attemptsPage(context, runId, query, session),
     doctor: (runId, limit, session) => examineRun(context, runId, limit, session),
     verify: (runId, session) => verifyRun(context, runId, session),

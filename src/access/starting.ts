@@ -13,7 +13,8 @@ import {
   inheritCeilings,
   tightenBudget,
 } from "../domain/plan/index.ts";
-import type { Budgets, RunHeader } from "../domain/run.ts";
+import { type Budgets, isTerminal, type RunHeader } from "../domain/run.ts";
+import type { RunState } from "../domain/state.ts";
 import { ENGINE_VERSION } from "../engine/index.ts";
 import { DEFAULT_BUNDLE_LIMITS, UNTRUSTED_BUNDLE_LIMITS } from "../catalog/index.ts";
 import type { SessionRecord } from "../ports/index.ts";
@@ -24,6 +25,8 @@ import { checkBundle, preflightError, refusals } from "./preflight.ts";
 export interface Started {
   readonly run_id: string;
   readonly replayed: boolean;
+  /** The run's last state, once it has ended in this process: it need not be read back. */
+  readonly ended?: () => RunState | undefined;
 }
 
 export function compileEnv(context: AccessContext): CompileEnv {
@@ -170,6 +173,12 @@ export async function create(
     ...startedBy(context, request),
     ...(options.made_from === undefined ? {} : { made_from: options.made_from }),
   };
+  let last: RunState | undefined;
+  const unsubscribe = engine.subscribe(run_id, (_, state) => {
+    if (!isTerminal(state.status)) return;
+    last = state;
+    unsubscribe();
+  });
   const { run_id: answered, created } = await engine.create({
     header,
     bundle,
@@ -179,7 +188,8 @@ export async function create(
     ...(request.key === undefined ? {} : { key: { key: request.key, request_hash } }),
     ...(options.made_from?.how === "retry" ? { retryOf: options.made_from.run_id } : {}),
   });
-  return { run_id: answered, replayed: !created };
+  if (!created) unsubscribe();
+  return { run_id: answered, replayed: !created, ended: () => last };
 }
 
 const storedBundles = new WeakMap<Bundle, { readonly hash: string; readonly bytes: Uint8Array }>();

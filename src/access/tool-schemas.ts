@@ -9,6 +9,14 @@ const PENDING: JsonObject = {
   additionalProperties: false,
 };
 
+/** What stands where a secret is wanted (RP-2). */
+const SECRET_HANDLE: JsonObject = {
+  type: "object",
+  required: ["$secret"],
+  properties: { $secret: { type: "string", description: "Name of a configured secret." } },
+  additionalProperties: false,
+};
+
 /** Without Holdfast's own keywords, which a strict validator of a client would refuse. */
 export function publishedSchema(schema: JsonObject): JsonObject {
   return strip(schema, false) as JsonObject;
@@ -17,6 +25,7 @@ export function publishedSchema(schema: JsonObject): JsonObject {
 function strip(value: Json, isNames: boolean): Json {
   if (typeof value !== "object" || value === null) return value;
   if (Array.isArray(value)) return (value as readonly Json[]).map((item) => strip(item, false));
+  if (!isNames && (value as JsonObject)["x-holdfast-secret"] === true) return SECRET_HANDLE;
   const entries = Object.entries(value as JsonObject);
   const kept = isNames ? entries : entries.filter(([key]) => !key.startsWith("x-holdfast-"));
   // `enum`, `const` and `default` hold values, not schemas: nothing in them is a keyword.

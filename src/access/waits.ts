@@ -1,22 +1,12 @@
 /** The inbox: what waits for a person, and the ways to answer it. */
 import { HoldfastError } from "../domain/errors.ts";
 import { decideRepair } from "../domain/projections/index.ts";
-import type { RunHeader, Wait } from "../domain/run.ts";
 import type { InboxWait, WaitsApi } from "./api.ts";
 import { type AccessContext, needStore, sessionOf } from "./context.ts";
 import { readCursor, writeCursor } from "./cursors.ts";
 import { decideApproval, decideInput, decideRepairOf } from "./deciding.ts";
+import { shownWait } from "./shown-wait.ts";
 import { recordOf, viewOf } from "./views.ts";
-
-type Asker = Pick<RunHeader, "started_by" | "origin">;
-
-/** who asks, and where it would be done, stand beside everything that a person decides. */
-export function shownWait(wait: Wait, asker: Asker, workspace: string): Wait {
-  if (!DECIDED.has(wait.type)) return wait;
-  return { ...wait, ...(asker.started_by === undefined ? {} : { started_by: asker.started_by }), origin: asker.origin, workspace };
-}
-
-const DECIDED: ReadonlySet<Wait["type"]> = new Set<Wait["type"]>(["approval", "tool_approval", "input", "repair", "tool_running"]);
 
 async function inbox(context: AccessContext, query: NonNullable<Parameters<WaitsApi["list"]>[0]>): ReturnType<WaitsApi["list"]> {
   const store = needStore(context);

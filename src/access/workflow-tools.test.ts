@@ -2,12 +2,12 @@
 import { generateText, stepCountIs } from "ai";
 import { MockLanguageModelV3 } from "ai/test";
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
+import { openWorld, optIn, reviewFlow, type World } from "../../test/fixtures/tools-world.ts";
 import { HoldfastError } from "../domain/errors.ts";
 import type { Json, JsonObject } from "../domain/json.ts";
 import { wrapStore } from "../engine/fixture.ts";
 import type { Holdfast } from "../index.ts";
 import type { PublicRun } from "./index.ts";
-import { openWorld, optIn, reviewFlow, type World } from "../../test/fixtures/tools-world.ts";
 
 let world: World;
 beforeEach(async () => {
@@ -248,6 +248,18 @@ plan: {type: step, step: ask}
     await expect(tools.call("workflow__broken", { who: "me" })).rejects.toThrow("workflow run not found");
     await world.write(".holdfast/workflows/later.yaml", greet.replace("id: greet", "id: later"));
     expect(tools.find("workflow__later")).toBeDefined();
+  });
+
+  test("where a secret is wanted, its handle is published and taken, and nothing else", async () => {
+    const secret = greet.replace("{type: string, maxLength: 9}", "{x-holdfast-secret: true}");
+    await world.write(".holdfast/workflows/greet.yaml", secret);
+    const holdfast = await world.open();
+    await optIn(holdfast);
+    const tool = holdfast.tools().find("workflow__greet");
+    expect(tool?.inputSchema).toMatchObject({ properties: { who: { type: "object", required: ["$secret"] } } });
+    expect(JSON.stringify(tool?.inputSchema)).not.toContain("x-holdfast");
+    expect(await tool?.execute({ who: { $secret: "key" } })).toEqual({ ok: true });
+    await expect(tool?.execute({ who: "me" })).rejects.toThrow("at /who");
   });
 
   test("a run that does not end in time answers with its id; the call that ends does not end the run", async () => {

@@ -64,7 +64,8 @@ export interface ToolAnnotations {
 export interface ToolCallOptions {
   /** Ends the waiting, never the run. */
   readonly signal?: AbortSignal;
-  /** Told of each durable event of the run that is waited for. */
+  /** Told of each durable event of the run that is waited for, from `since` on; default from now on. */
+  readonly since?: number;
   readonly onEvent?: (event: PublicEvent) => void;
 }
 
@@ -135,6 +136,7 @@ class ToolSet implements WorkflowTools {
   readonly #context: AccessContext;
   readonly #options: ToolSetOptions;
   readonly #session: string;
+  readonly #schemas = new Map<string, JsonObject>();
   #typed: { readonly revision: number; readonly tools: readonly WorkflowTool[] } | undefined;
 
   constructor(context: AccessContext, options: ToolSetOptions) {
@@ -183,18 +185,20 @@ class ToolSet implements WorkflowTools {
     const { workflow } = tool;
     if (workflow === undefined) throw invalidCall("this tool starts no run");
     return this.#guarded(tool.name, async () => {
-      const call = checkArgs(tool.inputSchema, readCall(args));
+      // What is published says the same in words that every client knows; this is what the workflow declares.
+      const call = checkArgs(this.#schemas.get(tool.name) ?? tool.inputSchema, readCall(args));
       return this.#start({ action: "start", ...workflow, args: call });
     });
   }
 
   wait(runId: string, timeoutMs: number, options: ToolCallOptions = {}): Promise<RunOutcome> {
     return this.#guarded("wait", async () => {
-      await recordOf(this.#context, runId, this.#session);
+      const { record } = await recordOf(this.#context, runId, this.#session);
       const done = new AbortController();
       const { signal, onEvent } = options;
       const ends = signal === undefined ? done.signal : AbortSignal.any([done.signal, signal]);
-      const told = onEvent === undefined ? undefined : this.#tell(runId, onEvent, ends);
+      const told =
+        onEvent === undefined ? undefined : this.#tell(runId, options.since ?? record.last_sequence, onEvent, ends);
       try {
         await waitForRun(this.#context, runId, {
           timeoutMs,
@@ -215,7 +219,7 @@ class ToolSet implements WorkflowTools {
 
   cancel(runId: string): Promise<PublicRun> {
     return this.#guarded("cancel", async () => {
-      await runsApi(this.#context).cancel(runId, { decided_by: this.#options.caller ?? "model" }, this.#session);
+      await runsApi(this.#context).cancel(runId, { decided_by: this.#caller }, this.#session);
       return getRun(this.#context, runId, this.#session);
     });
   }
@@ -278,6 +282,7 @@ class ToolSet implements WorkflowTools {
     if (entry.state !== "valid" || name === undefined || entry.invocation_policy.automatic !== true) return undefined;
     if (input_schema?.type !== "object") return undefined;
     const outputSchema = resultSchema(output_schema);
+    this.#schemas.set(name, input_schema);
     const tool: WorkflowTool = {
       name,
       title: entry.title ?? workflow_id,
@@ -289,7 +294,7 @@ class ToolSet implements WorkflowTools {
       classify: () => ({ read_only: false, parallel_safe: false }),
       execute: async (args, options) => {
         const runId = await this.begin(tool, args);
-        const outcome = await this.wait(runId, this.#options.maxWaitMs ?? MAX_WAIT_MS, options);
+        const outcome = await this.wait(runId, this.#options.maxWaitMs ?? MAX_WAIT_MS, { since: 0, ...options });
         if (outcome.run.status === "succeeded") return outcome.output ?? null;
         const { run, sentence } = outcome;
         return { run_id: runId, status: run.status, sentence };
@@ -344,7 +349,9 @@ class ToolSet implements WorkflowTools {
         return this.cancel(call.run_id);
       case "restart": {
         this.#needWriting(call.action);
-        const { run_id } = await runs.restart(call.run_id, this.#session, "automatic");
+        const { run_id } = await runs.restart(call.run_id, this.#session, "automatic", undefined, {
+          started_by: this.#caller,
+        });
         return runs.get(run_id, this.#session);
       }
     }
@@ -362,6 +369,7 @@ class ToolSet implements WorkflowTools {
         origin: "automatic",
         session: this.#session,
         queue: !this.#drives,
+        started_by: this.#caller,
         ...(call.budget === undefined ? {} : { budget: call.budget }),
       });
       return run_id;
@@ -387,6 +395,10 @@ class ToolSet implements WorkflowTools {
     return listed;
   }
 
+  get #caller(): string {
+    return this.#options.caller ?? "model";
+  }
+
   get #drives(): boolean {
     return this.#options.readOnly !== true && this.#options.drives !== false;
   }
@@ -399,9 +411,9 @@ class ToolSet implements WorkflowTools {
     if (this.#options.readOnly === true) throw withheld(action);
   }
 
-  async #tell(runId: string, onEvent: (event: PublicEvent) => void, signal: AbortSignal): Promise<void> {
+  async #tell(runId: string, since: number, onEvent: (event: PublicEvent) => void, signal: AbortSignal): Promise<void> {
     try {
-      for await (const event of followEvents(this.#context, runId, 0, signal)) onEvent(publicEvent(runId, event));
+      for await (const event of followEvents(this.#context, runId, since, signal)) onEvent(publicEvent(runId, event));
     } catch (error) {
       // Progress is a courtesy: the wait itself says what is wrong.
       this.#context.log?.("warn", "the progress of a run could not be told", { run_id: runId, error });

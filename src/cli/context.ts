@@ -1,8 +1,11 @@
 /** What a command is given: its words, the global flags, the ways out, and the workspace when it asks for it. */
+import { existsSync } from "node:fs";
 import { userInfo } from "node:os";
+import path from "node:path";
 import type { Holdfast } from "../access/api.ts";
 import { HoldfastError } from "../domain/errors.ts";
 import { diagnosticLines, type Output } from "./output.ts";
+import type { RemoteWish } from "./remote.ts";
 import type { CompositionRoot, Opened, OpenRequest } from "./root.ts";
 import type { Streams } from "./terminal.ts";
 import { shellQuote } from "./text.ts";
@@ -12,6 +15,9 @@ export interface Globals {
   readonly workspace?: string;
   readonly store?: string;
   readonly session?: string;
+  /** Address of a server to work through. */
+  readonly server?: string;
+  readonly tokenFile?: string;
   readonly json: boolean;
   readonly quiet: boolean;
   readonly verbose: boolean;
@@ -105,13 +111,15 @@ export function openRequest(context: Context): OpenRequest {
 /** Opens the workspace for `use` and closes it whatever happens. Warnings are told once, on stderr. */
 export async function withWorkspace<T>(
   context: Context,
-  how: { readOnly?: boolean; needStore?: boolean; noStore?: () => T },
+  how: { readOnly?: boolean; needStore?: boolean; direct?: boolean; noStore?: () => T },
   use: (holdfast: Holdfast, opened: Opened) => Promise<T>,
 ): Promise<T> {
   const root = await context.process.load();
-  const { noStore, ...open } = how;
+  const { noStore, direct: _, ...open } = how;
   let opened: Opened;
   try {
+    const remote = await throughServer(context, root, how);
+    if (remote !== undefined) return await closing(remote, use);
     opened = await root.openWorkspace({ ...openRequest(context), ...open });
   } catch (error) {
     if (!HoldfastError.is(error) || !isMissingStore(error)) throw error;
@@ -119,12 +127,31 @@ export async function withWorkspace<T>(
     if (noStore !== undefined) return noStore();
     throw new HoldfastError("not_found", error.message, { cause: error });
   }
+  context.out.note(...diagnosticLines(opened.diagnostics, context.out.style));
+  return await closing(opened, use);
+}
+
+async function closing<T>(opened: Opened, use: (holdfast: Holdfast, opened: Opened) => Promise<T>): Promise<T> {
   try {
-    context.out.note(...diagnosticLines(opened.diagnostics, context.out.style));
     return await use(opened.holdfast, opened);
   } finally {
     await opened.holdfast.close();
   }
+}
+
+/** The client is loaded only where there may be a server: where none is named and none has left its file, none is asked. */
+async function throughServer(context: Context, root: CompositionRoot, how: RemoteWish): Promise<Opened | undefined> {
+  const { globals, process } = context;
+  if (globals.server === undefined) {
+    if (how.readOnly === true || how.needStore === false) return undefined;
+    const folder =
+      globals.workspace === undefined
+        ? root.findWorkspace(process.cwd, process.env)
+        : root.openWorkspaceFolder(globals.workspace);
+    if (!existsSync(path.join(folder.state_dir, "server.json"))) return undefined;
+  }
+  const { openRemote } = await import("./remote.ts");
+  return await openRemote(context, root, how);
 }
 
 /** The store's own word that nothing is there, which only a reader gets: others make it. */

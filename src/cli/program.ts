@@ -72,6 +72,8 @@ function describeProgram(program: Command, name: string): void {
     .option("--workspace <DIR>", "the project (else the nearest folder with .holdfast or holdfast.config.*)")
     .option("--store <URL>", "where runs are kept (default sqlite in <workspace>/.holdfast/state)")
     .option("--session <NAME>", "session that owns the runs (default `default`)")
+    .option("--server <URL>", "work through this server instead of opening the store")
+    .option("--token-file <FILE>", "its token, or its server.json")
     .option("--json", "one JSON document on standard output; streams one a line")
     .option("-q, --quiet", "no progress, no notes")
     .option("-v, --verbose", "more: plain progress without a terminal, causes of errors")
@@ -91,7 +93,8 @@ function describeProgram(program: Command, name: string): void {
         "Exit status: 0 succeeded, 1 failed, 2 refused before anything happened, 3 suspended: a person or time must",
         "act, 4 cancelled, 5 store or server unavailable, 70 a bug in Holdfast, 130 second Ctrl-C.",
         "",
-        "Environment: HOLDFAST_WORKSPACE, HOLDFAST_STORE, HOLDFAST_SESSION, HOLDFAST_HOME, HOLDFAST_TRUST=1, NO_COLOR.",
+        "Environment: HOLDFAST_WORKSPACE, HOLDFAST_STORE, HOLDFAST_SESSION, HOLDFAST_SERVER, HOLDFAST_TOKEN,",
+        "HOLDFAST_TOKEN_FILE, HOLDFAST_HOME, HOLDFAST_TRUST=1, NO_COLOR.",
         "A flag beats the environment, the environment beats the configuration.",
       ].join("\n"),
     );
@@ -134,6 +137,15 @@ function sentence(text: string): string {
   return `${text.charAt(0).toUpperCase()}${text.slice(1)}.`;
 }
 
+/** Global flags that printed commands repeat. */
+const REPEATED = [
+  ["workspace", "--workspace"],
+  ["store", "--store"],
+  ["session", "--session"],
+  ["server", "--server"],
+  ["tokenFile", "--token-file"],
+] as const;
+
 function readGlobals(program: Command, env: NodeJS.ProcessEnv): Globals {
   // Never merged with the command's own flags: `--no-input` and `--input` would share a name.
   const given = program.opts<{ [name: string]: string | boolean | undefined }>();
@@ -144,13 +156,15 @@ function readGlobals(program: Command, env: NodeJS.ProcessEnv): Globals {
   const workspace = text("workspace", "HOLDFAST_WORKSPACE");
   const store = text("store", "HOLDFAST_STORE");
   const session = text("session", "HOLDFAST_SESSION");
-  const repeated = ["workspace", "store", "session"].flatMap((name) =>
-    typeof given[name] === "string" ? [`--${name}`, given[name]] : [],
-  );
+  const server = text("server", "HOLDFAST_SERVER");
+  const tokenFile = text("tokenFile", "HOLDFAST_TOKEN_FILE");
+  const repeated = REPEATED.flatMap(([name, flag]) => (typeof given[name] === "string" ? [flag, given[name]] : []));
   return {
     ...(workspace === undefined ? {} : { workspace }),
     ...(store === undefined ? {} : { store }),
     ...(session === undefined ? {} : { session }),
+    ...(server === undefined ? {} : { server }),
+    ...(tokenFile === undefined ? {} : { tokenFile }),
     json: given.json === true,
     quiet: given.quiet === true,
     verbose: given.verbose === true,
@@ -190,6 +204,8 @@ function suggestion(error: CommanderError, message: string, spec: CommandSpec | 
     "--workspace",
     "--store",
     "--session",
+    "--server",
+    "--token-file",
     "--json",
     "--quiet",
     "--verbose",

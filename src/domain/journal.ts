@@ -42,9 +42,17 @@ export function dispatchId(runId: string, instance: string, attempt: number): st
   return sha256(`${runId}\0${instance}\0${attempt}`);
 }
 
+/** RP-41's id of one call: fresh for each sending, and the same whoever asks for it again. */
+export function toolCallId(dispatch: string, redispatch: number): string {
+  return `workflow-${uuidOf(redispatch === 0 ? dispatch : sha256(`${dispatch}\0${redispatch}`))}`;
+}
+
 /** A child's run id: a UUIDv8 from SHA-256(root, parent, instance, attempt), so a repeat finds the same run (R-20). */
 export function childRunId(root: string, parent: string, instance: string, attempt: number): string {
-  const hex = sha256(`${root}\0${parent}\0${instance}\0${attempt}`);
+  return uuidOf(sha256(`${root}\0${parent}\0${instance}\0${attempt}`));
+}
+
+function uuidOf(hex: string): string {
   const variant = "89ab"[Number.parseInt(hex[16] as string, 16) & 3];
   return `${hex.slice(0, 8)}-${hex.slice(8, 12)}-8${hex.slice(13, 16)}-${variant}${hex.slice(17, 20)}-${hex.slice(20, 32)}`;
 }

@@ -468,14 +468,13 @@ export class Engine {
   #keepLeases(): void {
     if (this.#renewal !== undefined) return;
     this.#renewal = every(this.ports.clock, this.limits.lease_ms / 3, () => void this.#renew());
-    this.#unwatch = this.ports.store.watch(() => void this.#look());
+    // Kept until the end: setting a watch up and down with every run would cost more than the run.
+    this.#unwatch ??= this.ports.store.watch(() => void this.#look());
   }
 
   #stopLeases(): void {
     this.#renewal?.cancel();
     this.#renewal = undefined;
-    this.#unwatch?.();
-    this.#unwatch = undefined;
   }
 
   async #renew(): Promise<void> {
@@ -642,6 +641,8 @@ export class Engine {
       await this.ports.store.release(held.tree.rootRunId, fence).catch(() => undefined);
     }
     await this.writer.idle();
+    this.#unwatch?.();
+    this.#unwatch = undefined;
     this.#stopLeases();
   }
 }

@@ -3,6 +3,7 @@ export { Driver, type DriverOptions } from "./driver.ts";
 export { Engine, ENGINE_VERSION, type EngineOptions, type NewRun, type Subscriber } from "./engine.ts";
 export { StepFailure } from "./program.ts";
 export { systemClock, systemIds } from "./system.ts";
+export { type Standing, standing } from "./tree/standing.ts";
 export { loadHeader, loadRun, readJournal } from "./tree/loading.ts";
 export { exportLines, exportSnapshot, type Imported, importJournal, MAX_LINE_BYTES } from "./transfer.ts";
 export { hydrateEvents, readArtifact, unpackText } from "./values.ts";

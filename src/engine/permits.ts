@@ -1,12 +1,14 @@
 /** The concurrency of a run tree (RP-25): tools and agents take a permit, first come first served. */
-interface Waiter {
+interface Waiter<T> {
+  readonly who: T | undefined;
   readonly wanted: () => boolean;
   readonly answer: (granted: boolean) => void;
 }
 
-export class Permits {
+/** `T`: what a permit is taken for. */
+export class Permits<T = unknown> {
   #free: number;
-  #waiting: Waiter[] = [];
+  #waiting: Waiter<T>[] = [];
   #head = 0;
 
   constructor(limit: number) {
@@ -14,12 +16,17 @@ export class Permits {
   }
 
   /** Undefined when a permit was free; else resolves with true when one is, with false when it is not wanted any more. */
-  acquire(wanted: () => boolean): Promise<boolean> | undefined {
+  acquire(wanted: () => boolean, who?: T): Promise<boolean> | undefined {
     if (this.#free > 0 && this.#head === this.#waiting.length) {
       this.#free--;
       return undefined;
     }
-    return new Promise((answer) => this.#waiting.push({ wanted, answer }));
+    return new Promise((answer) => this.#waiting.push({ who, wanted, answer }));
+  }
+
+  /** What waits for a permit now, first come first. */
+  get waiting(): readonly T[] {
+    return this.#waiting.slice(this.#head).flatMap(({ who, wanted }) => (who !== undefined && wanted() ? [who] : []));
   }
 
   release(): void {
@@ -43,7 +50,7 @@ export class Permits {
 
   #serve(): void {
     while (this.#free > 0 && this.#head < this.#waiting.length) {
-      const waiter = this.#waiting[this.#head++] as Waiter;
+      const waiter = this.#waiting[this.#head++] as Waiter<T>;
       if (this.#head > 1024 && this.#head * 2 > this.#waiting.length) {
         this.#waiting = this.#waiting.slice(this.#head);
         this.#head = 0;

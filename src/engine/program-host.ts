@@ -186,7 +186,8 @@ export class ProgramHost {
   /** Stops the program where it stands: nothing is delivered any more, and what it asks is not heard. */
   freeze(): void {
     this.#frozen = true;
-    this.#abort.abort();
+    // A program that has ended hears no signal, and aborting is not cheap.
+    if (this.ended === undefined) this.#abort.abort();
     for (const request of this.#open.values()) request.dead = true;
   }
 

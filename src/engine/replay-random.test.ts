@@ -121,7 +121,9 @@ test(`R-2 ${SEEDS} random plans from seed ${FIRST}, each stopped again and again
       // The last one is left alone, so that it gets to the end.
       const cut = i === 11 ? Number.MAX_SAFE_INTEGER : 1 + Math.floor(roll() * 8);
       const f = await fixture({ store: cutStore(store, cut), quiet: true, limits: { recoveries: 100 }, tools: tools(seed) });
-      status = await drive(f, runId);
+      status = await drive(f, runId).catch((cause: unknown) => {
+        throw new Error(`seed ${seed} at stop ${i}`, { cause });
+      });
     }
     expect([seed, ["succeeded", "failed"].includes(status) ? "ended" : status]).toEqual([seed, "ended"]);
     ends[status] = (ends[status] ?? 0) + 1;

@@ -2,7 +2,7 @@
 import { expect, test } from "vitest";
 import type { RunEvent } from "../domain/events.ts";
 import { openSqliteStore } from "../stores/sqlite/index.ts";
-import { aborted, failed, fixture, gate, NEVER, ok, TestClock, turn } from "./fixture.ts";
+import { aborted, cutStore, type FakeTool, failed, fixture, gate, NEVER, ok, TestClock, turn } from "./fixture.ts";
 
 const open = () => openSqliteStore({ path: ":memory:" });
 const leaf = (step: string) => ({ type: "step", step });
@@ -198,4 +198,27 @@ test("R-12 a child's open mutation keeps the whole tree from ending; its answer 
   expect((await g.state(child)).steps.get("write")).toMatchObject({ status: "succeeded", output: 1 });
   expect(await g.state(runId)).toMatchObject({ status: "cancelled" });
   expect((await g.events(runId)).at(-1)).toMatchObject({ type: "run_cancelled", reason: "stop" });
+});
+
+test("R-11 a child that was queued and not started when its process died begins once, while its parent waits for somebody", async () => {
+  const store = await open();
+  let calls = 0;
+  const tools: Record<string, FakeTool> = { Read: { run: () => ok(++calls) } };
+  const top = {
+    id: "top",
+    steps: [{ id: "gate", type: "approval", prompt: "?", outcome: "value" }, call("inner", "child")],
+    plan: { type: "parallel", nodes: [leaf("gate"), leaf("inner")] },
+  };
+  // Strict: the second commit has the child's step queued; the one that would have started it is lost.
+  const dying = await fixture({ store: cutStore(store, 2), tools });
+  const runId = await dying.start(top, {}, { nested: [flow("child", [tool("work")])], durability: "strict" });
+  await dying.engine.idle(runId).catch(() => undefined);
+  expect((await dying.state(runId)).steps.get("inner")?.status).toBe("queued");
+  const f = await fixture({ store, tools });
+  const waiting = await f.resume(runId, "auto");
+  expect([waiting.status, waiting.waits.map((wait) => wait.type), waiting.steps.get("inner")?.status, calls]).toEqual(["suspended", ["approval"], "succeeded", 1]);
+  await f.signal(runId, "approve", { wait_id: waiting.waits[0]?.wait_id ?? "", decided_by: "me" });
+  await f.engine.idle(runId);
+  expect(await f.state(runId)).toMatchObject({ status: "succeeded", output: [{ approved: true }, 1] });
+  expect(await store.treeRuns(runId)).toHaveLength(2);
 });

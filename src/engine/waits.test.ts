@@ -2,7 +2,7 @@
 import { expect, test } from "vitest";
 import type { Json } from "../domain/json.ts";
 import { openSqliteStore } from "../stores/sqlite/index.ts";
-import { failed, fixture, type Fixture, type FixtureOptions, ok, TestClock, turn } from "./fixture.ts";
+import { failed, fixture, type Fixture, type FixtureOptions, gate, ok, TestClock, turn } from "./fixture.ts";
 
 const open = () => openSqliteStore({ path: ":memory:" });
 const leaf = (step: string) => ({ type: "step", step });
@@ -235,4 +235,26 @@ test("R-28 a denied tool approval is permission_denied for the step's policy, an
   await decide(f, waiting.header.run_id, "deny");
   expect(await f.state(waiting.header.run_id)).toMatchObject({ status: "succeeded", output: { error: { code: "permission_denied", retryable: false } }, usage: { steps: 1 } });
   expect(calls).toBe(0);
+});
+
+test("R-1 a pause, a raised budget and a cancel from a second engine reach the one that holds the tree", async () => {
+  const store = await open();
+  const inside = gate();
+  const leave = gate();
+  const f = await fixture({ store, tools: { Read: { run: async () => { inside.open(); await leave.promise; return ok(1); } } } });
+  const g = await fixture({ store, tools });
+  const document = { steps: [tool("a"), tool("b")], plan: { type: "sequence", nodes: [leaf("a"), leaf("b")] }, budgets: { max_steps: 1 } };
+  const runId = await f.start(document);
+  await inside.promise;
+  expect(await g.signal(runId, "budget", { budget: { max_steps: 2 }, decided_by: "g" })).toBe(true);
+  expect((await g.events(runId)).at(-1)).toMatchObject({ type: "budget_raised", budget: { max_steps: 2 }, decided_by: "g" });
+  const paused = g.signal(runId, "pause", { decided_by: "g" });
+  leave.open();
+  expect(await paused).toBe(true);
+  expect(await g.state(runId)).toMatchObject({ status: "suspended", waits: [{ type: "paused" }] });
+  // The raised limit still counts for whoever goes on.
+  expect(await g.resume(runId)).toMatchObject({ status: "succeeded", usage: { steps: 2 } });
+  const other = await f.start({ ...document, budgets: {} });
+  expect(await g.signal(other, "cancel", { decided_by: "g" })).toBe(true);
+  expect((await g.events(other)).at(-1)).toMatchObject({ type: "run_cancelled", decided_by: "g" });
 });

@@ -41,7 +41,7 @@ export interface ActiveRun {
   host: ProgramHost;
   readonly jobs: Map<string, Job>;
   /** Retry delays that are waited for. */
-  readonly delays: Map<string, Timer>;
+  readonly delays: Map<string, Timer & { readonly dueAtMs: number }>;
   readonly cancels: Map<string, PendingCancel>;
   wallTimer?: Timer;
   /** The run is being stopped: its results are not settled any more. */

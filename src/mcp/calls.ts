@@ -35,7 +35,7 @@ export function registerTools(server: Server, service: McpService): void {
       const tools = service.tools(peer.name);
       const tool = tools.find(name);
       if (tool?.workflow !== undefined) return await callTyped(server, service, tools, tool, args, peer, context);
-      const options = { signal: context.mcpReq.signal, onEvent: progress(context) };
+      const options = { signal: context.mcpReq.signal, ...progress(context) };
       // An unknown tool is refused by the same door.
       const value = tool === undefined ? await tools.call(name, args) : await tool.execute(args, options);
       if (name !== WORKFLOW_RUN) return result(value);
@@ -90,17 +90,17 @@ async function callTyped(
     const task = { ...newTask(await tools.outcome(runId)), resultType: "task", content: [] };
     return task as unknown as CallToolResult;
   }
-  const options = { signal: context.mcpReq.signal, onEvent: progress(context) };
+  const options = { signal: context.mcpReq.signal, since: 0, ...progress(context) };
   const outcome = await tools.wait(runId, service.maxWaitMs ?? MAX_WAIT_MS, options);
   return server.projectCallToolResult(outcomeResult(outcome), tool.outputSchema);
 }
 
 /** Tells a client that asked for it how far the run is; the number is the journal's sequence, so it only rises. */
-function progress(context: ServerContext): (event: PublicEvent) => void {
+function progress(context: ServerContext): { readonly onEvent?: (event: PublicEvent) => void } {
   const progressToken = context.mcpReq._meta?.progressToken;
-  if (progressToken === undefined) return () => undefined;
+  if (progressToken === undefined) return {};
   let last = Number.NEGATIVE_INFINITY;
-  return (event) => {
+  const onEvent = (event: PublicEvent): void => {
     const now = performance.now();
     if (now - last < PROGRESS_EVERY_MS && !event.type.startsWith("run_")) return;
     last = now;
@@ -110,4 +110,5 @@ function progress(context: ServerContext): (event: PublicEvent) => void {
     // A client that has gone hears nothing more; the run goes on.
     context.mcpReq.notify({ method: "notifications/progress", params }).catch(() => undefined);
   };
+  return { onEvent };
 }

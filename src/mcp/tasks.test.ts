@@ -123,6 +123,8 @@ describe("waits that a person answers", () => {
   });
 
   test("R-40 with approvals by elicitation a person decides on what is shown, and the journal says who", async () => {
+    await holdfast.close();
+    holdfast = await world.open({ worker: true, approvals: { mcp: "elicit" } });
     const peer = connect({ approvals: "elicit" });
     const taskId = await start(peer, "workflow__questions");
     const first = await peer.taskUntil(taskId, "input_required");

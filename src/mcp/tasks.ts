@@ -149,6 +149,11 @@ function answerError(error: unknown): ProtocolError {
       ProtocolErrorCode.InvalidParams,
       "the answer does not fit what was asked; the question stays open",
     );
+  if (code === "forbidden")
+    return new ProtocolError(
+      ProtocolErrorCode.InvalidParams,
+      "this client may not decide that; it is decided elsewhere",
+    );
   if (code === "conflict" || code === "not_possible" || code === "terminal" || code === "not_found")
     return new ProtocolError(
       ProtocolErrorCode.InvalidParams,

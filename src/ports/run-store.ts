@@ -244,6 +244,9 @@ export interface RunStore {
   signalExists(signalId: string): Promise<boolean>;
   deleteSignals(signalIds: readonly string[]): Promise<void>;
 
+  /** Whether the process of `owner` is proved dead (R-5); false also when nobody can tell. A store may not know at all. */
+  isGone?(owner: string): Promise<boolean>;
+
   /** Takes this process's host lock for `owner`; held until `close`. Others prove its death by taking it. */
   registerOwner(owner: string): Promise<void>;
   /** Calls back after another process (or this one) may have changed trees or signals. Returns an unsubscriber. */

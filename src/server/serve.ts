@@ -79,7 +79,7 @@ export async function startServer(options: ServeOptions): Promise<RunningServer>
   const listening = await listen(named, { host, port: options.port ?? DEFAULT_PORT, ...(options.stop_ms === undefined ? {} : { stop_ms: options.stop_ms }) });
   hosts = hostNames(host, listening.port, options.allowHosts ?? []);
   const url = `http://${urlHost(host)}:${listening.port}`;
-  const release = await claimOrStop(listening, () => claimServerFile(stateDir, { url, pid: process.pid, token, instance, store }));
+  const release = await claimOrStop(listening, () => claimServerFile(stateDir, { url, pid: process.pid, token, instance, store, drives: options.drives ?? true }));
   const detach = metrics.attach(holdfast);
   if (!isLoopback(host)) log.warn("listening beyond this machine without TLS: put a proxy with TLS before it", { host });
   log.info("serving", { url, pid: process.pid });

@@ -1,7 +1,7 @@
 /**
  * What a server leaves in the state folder: who serves it, and the secret that signs its cursors.
  *
- *   server.json    {"url", "pid", "token", "instance", "store"}  mode 0600, removed on a clean stop
+ *   server.json    {"url", "pid", "token", "instance", "store", "drives"}  mode 0600, removed on a clean stop
  *   server-secret  32 random bytes, mode 0600, kept
  *   server-keys.jsonl  see key-memory.ts
  *
@@ -21,6 +21,8 @@ export interface ServerFile {
   readonly instance: string;
   /** The store that it serves. */
   readonly store: string;
+  /** Whether it drives runs. */
+  readonly drives: boolean;
 }
 
 export const INSTANCE_HEADER = "Holdfast-Instance";
@@ -42,7 +44,7 @@ export function readServerFile(file: string): ServerFile | undefined {
     const value = JSON.parse(fs.readFileSync(file, "utf8")) as Partial<ServerFile> | null;
     if (typeof value?.url !== "string" || typeof value.token !== "string" || typeof value.instance !== "string") return undefined;
     if (!Number.isSafeInteger(value.pid) || !/^https?:\/\//.test(value.url)) return undefined;
-    return { url: value.url, pid: Number(value.pid), token: value.token, instance: value.instance, store: String(value.store ?? "") };
+    return { url: value.url, pid: Number(value.pid), token: value.token, instance: value.instance, store: String(value.store ?? ""), drives: value.drives === true };
   } catch {
     return undefined;
   }

@@ -22,14 +22,14 @@ const tools = [
   defineTool({ name: lower("holding"), description: "x", input: ANY, capabilities: ["read"], sideEffect: "read_only", run: (_, { signal }) => new Promise<never>((_, reject) => signal.addEventListener("abort", () => reject(new Error(private_("stopped"))))) }),
 ];
 
-const args = { secret: private_("args"), items: [private_("item")] };
+const args = { note: private_("args"), items: [private_("item")] };
 const input_schema = {
   type: "object",
-  required: ["secret", "items"],
+  required: ["note", "items"],
   additionalProperties: false,
-  properties: { secret: { type: "string" }, items: { type: "array", items: { type: "string" } } },
+  properties: { note: { type: "string" }, items: { type: "array", items: { type: "string" } } },
 };
-const tool = (id: string, name: string, capability = "read") => ({ id, type: "tool", tool: name, args: { value: { from: "args", pointer: "/secret" }, literal: private_("literal") }, capabilities: [capability] });
+const tool = (id: string, name: string, capability = "read") => ({ id, type: "tool", tool: name, args: { value: { from: "args", pointer: "/note" }, literal: private_("literal") }, capabilities: [capability] });
 const flow = (id: string, steps: object[], plan: object) => ({ workflow_schema: 1, id, revision: 1, input_schema, budgets: { max_retries: 2 }, steps, plan });
 
 const WORKFLOWS = [
@@ -42,7 +42,7 @@ const WORKFLOWS = [
   }),
   flow("fails", [tool("one", lower("failing"))], { type: "retry", max_attempts: 2, node: { type: "step", step: "one" } }),
   flow("asks", [tool("one", lower("asking"), "write")], { type: "step", step: "one" }),
-  flow("gates", [{ id: "gate", type: "approval", prompt: private_("prompt"), details: { from: "args", pointer: "/secret" } }], { type: "step", step: "gate" }),
+  flow("gates", [{ id: "gate", type: "approval", prompt: private_("prompt"), details: { from: "args", pointer: "/note" } }], { type: "step", step: "gate" }),
   flow("inputs", [{ id: "ask", type: "input", prompt: private_("question"), schema: { type: "string", description: private_("schema") } }], { type: "step", step: "ask" }),
   flow("holds", [tool("one", lower("holding"))], { type: "step", step: "one" }),
 ];
@@ -126,7 +126,7 @@ describe("without the operator role", () => {
 
   test("no error does: not of requests, not of a broken store", async () => {
     const texts: string[] = [];
-    const bodies = [{ workflow_id: "succeeds", revision: 1, args: { secret: private_("wrong"), items: 1 } }, { workflow_id: "broken", revision: 1 }, { workflow_id: "succeeds", revision: 9 }];
+    const bodies = [{ workflow_id: "succeeds", revision: 1, args: { note: private_("wrong"), items: 1 } }, { workflow_id: "broken", revision: 1 }, { workflow_id: "succeeds", revision: 9 }];
     for (const body of bodies) texts.push(await everything(await served.post(RUNS, body, {}, observer)));
     const real = served.holdfast.runs.get;
     Object.assign(served.holdfast.runs, { get: () => Promise.reject(new Error(private_("bug"))) });
@@ -137,7 +137,7 @@ describe("without the operator role", () => {
   });
 
   test("the log does not, even for the operator's requests", async () => {
-    await served.post(RUNS, { workflow_id: "succeeds", revision: 1, args: { secret: private_("logged"), items: 1 } });
+    await served.post(RUNS, { workflow_id: "succeeds", revision: 1, args: { note: private_("logged"), items: 1 } });
     await served.fetch(`/api/v1/sessions/${private_("session")}/workflow-runs`);
     await served.fetch(`${RUNS}/${private_("run").replace("-", "%20")}`);
     expect(served.logged.length).toBeGreaterThan(20);

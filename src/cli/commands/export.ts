@@ -8,7 +8,7 @@ import { EXIT } from "../output.ts";
 import { count, oneLine } from "../text.ts";
 
 export async function run(context: Context): Promise<number> {
-  return await withWorkspace(context, { readOnly: true }, async (holdfast) => {
+  return await withWorkspace(context, { readOnly: true, direct: true }, async (holdfast) => {
     const runId = await holdfast.runs.find(context.args[0] ?? "");
     const { lines, snapshot } = await holdfast.runs.export(runId, { tree: context.flags.on("tree") });
     const out = context.flags.text("out") ?? `holdfast-${runId}`;

@@ -13,7 +13,7 @@ const MAX_BYTES = 4 * 1024 ** 3;
 export async function run(context: Context): Promise<number> {
   const given = context.args[0] ?? "";
   const file = journalIn(path.resolve(context.process.cwd, given), given);
-  return await withWorkspace(context, {}, async (holdfast) => {
+  return await withWorkspace(context, { direct: true }, async (holdfast) => {
     const lines = createInterface({ input: createReadStream(file, "utf8"), crlfDelay: Number.POSITIVE_INFINITY });
     const { run_id, events, truncated_tail } = await holdfast.runs.import(lines);
     if (context.out.json) context.out.document({ run_id, events, truncated_tail });

@@ -11,7 +11,7 @@ export async function run(context: Context): Promise<number> {
       "usage",
       `Cannot run store${action === undefined ? "" : ` ${JSON.stringify(oneLine(action))}`}: it knows info; run ${commandLine(context, "store", "info")}`,
     );
-  return await withWorkspace(context, { readOnly: true }, async (holdfast) => {
+  return await withWorkspace(context, { readOnly: true, direct: true }, async (holdfast) => {
     const info = await holdfast.storeInfo();
     const { out } = context;
     if (out.json) out.document(info);

@@ -16,7 +16,7 @@ export async function run(context: Context): Promise<number> {
   const [ref] = context.args;
   const all = context.flags.on("all");
   if (all === (ref !== undefined)) throw new HoldfastError("usage", "Cannot verify: give one run, or --all");
-  return await withWorkspace(context, { readOnly: true }, async (holdfast) => {
+  return await withWorkspace(context, { readOnly: true, direct: true }, async (holdfast) => {
     const ids = ref === undefined ? allRuns(holdfast) : [await holdfast.runs.find(ref)];
     const total: Verified = { ok: true, segments: 0, events: 0 };
     let runs = 0;

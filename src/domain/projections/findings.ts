@@ -136,7 +136,9 @@ export interface DerivedRows {
   readonly held: boolean;
   /** The snapshot and the fold at the same sequence. */
   readonly snapshot?: { readonly stored: RunState; readonly folded: RunState };
-  /** Runs whose parent this one is. */
+  /** Child runs that steps name and that are not there. */
+  readonly missing: readonly string[];
+  /** Runs whose parent this one is, or that its steps name. */
   readonly children: readonly { readonly run_id: string; readonly parent_step_id?: string; readonly output?: Json }[];
 }
 
@@ -207,16 +209,16 @@ function orphans(state: RunState, { held }: DerivedRows): Finding[] {
   );
 }
 
-function wrongChildren(state: RunState, { children }: DerivedRows): Finding[] {
+function wrongChildren(state: RunState, { children, missing }: DerivedRows): Finding[] {
   const wrong: Finding[] = [];
   const found = new Map(children.map((child) => [child.run_id, child]));
   for (const step of state.steps.values()) {
     if (step.child_run_id === undefined) continue;
     const child = found.get(step.child_run_id);
     const about = { step_id: step.id, attempt: step.attempts };
-    if (child === undefined)
+    if (missing.includes(step.child_run_id))
       wrong.push(finding(state, "activation_output_mismatch", `The child run ${step.child_run_id} of step "${step.id}" is missing.`, "Restore the store from a backup; the step's outcome cannot be proved without it.", about));
-    else if (step.status === "succeeded" && canonicalJson(child.output ?? null) !== canonicalJson(step.output ?? null))
+    else if (child !== undefined && step.status === "succeeded" && canonicalJson(child.output ?? null) !== canonicalJson(step.output ?? null))
       wrong.push(finding(state, "activation_output_mismatch", `The output of step "${step.id}" is not that of its child run ${step.child_run_id}.`, VERIFY, about));
   }
   for (const child of children) {

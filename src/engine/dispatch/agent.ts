@@ -113,7 +113,7 @@ export class AgentDispatch {
       if (!tree.starveJob(job, room)) tree.fail(job, room);
       return true;
     }
-    const queued = tree.permits.acquire(() => !isDropped(job) && !tree.paused);
+    const queued = tree.permits.acquire(() => !isDropped(job) && !tree.paused, job);
     if (queued !== undefined && !(await queued)) {
       this.#giveBack(room);
       return true;
@@ -285,6 +285,11 @@ export class AgentDispatch {
     if (step?.status === "queued")
       this.#tree.append(job.run.runId, [intent(this.#tree, job, { side_effect: "idempotent" })]);
     this.#tree.fail(job, reason);
+  }
+
+  /** Jobs that wait for tokens or money, first come first. */
+  get waiting(): readonly Job[] {
+    return this.#waiting.flatMap(({ job }) => (isDropped(job) ? [] : [job]));
   }
 
   /** Jobs that were told to stop leave the queue for room; a raised limit may let others in. */

@@ -34,7 +34,8 @@ export class Dispatch {
     if (job.request.dead || isDropped(job) || this.#tree.closed) return this.#tree.dropJob(job);
     if (job.request.kind === "wait") return openWait(this.#tree, job);
     if (!reserveAndQueue(this.#tree, job)) return;
-    const strict = this.#tree.strictBarrier(job.run.runId);
+    // `strict`: a tool's reservation and intent are one append, since nothing happens between them.
+    const strict = job.request.kind === "child" ? this.#tree.strictBarrier(job.run.runId) : undefined;
     if (strict !== undefined) await strict;
     if (job.request.kind === "child") return startChild(this.#tree, job as Job & { request: ChildRequest });
     await this.#fromQueue(job);
@@ -84,7 +85,7 @@ export class Dispatch {
   }
 
   async #withPermit(job: Job, work: () => Promise<void>): Promise<void> {
-    const queued = this.#tree.permits.acquire(() => !isDropped(job) && !this.#tree.paused);
+    const queued = this.#tree.permits.acquire(() => !isDropped(job) && !this.#tree.paused, job);
     if (queued !== undefined && !(await queued)) return;
     try {
       if (isDropped(job) || this.#tree.paused || this.#tree.closed) return;

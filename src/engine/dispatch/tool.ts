@@ -1,5 +1,5 @@
 /** Tool steps: authorise, write the intent, hand over, judge the answer (DESIGN §6, R-8 … R-13). */
-import { dispatchId } from "../../domain/journal.ts";
+import { dispatchId, toolCallId } from "../../domain/journal.ts";
 import { type Json, JsonError, normalizeJson } from "../../domain/json.ts";
 import { compileSchema, containsSecret, declaredSecrets, findCredential, secretHandles, substituteSecrets } from "../../domain/plan/index.ts";
 import { type Failure, failure, type SideEffect } from "../../domain/run.ts";
@@ -244,7 +244,7 @@ export class ToolDispatch {
         tool: spec.tool,
         input,
         dispatch_id: dispatchId(job.run.runId, job.instance, attempt),
-        tool_call_id: `workflow-${tree.ports.ids.uuid()}`,
+        tool_call_id: toolCallId(dispatchId(job.run.runId, job.instance, attempt), redispatch),
         run_id: job.run.runId,
         step_id: job.instance,
         attempt,

@@ -76,7 +76,7 @@ function isDue(run: ActiveRun, now: number): boolean {
 export class TreeExecutor {
   readonly journal: TreeJournal;
   readonly services: TreeServices;
-  readonly permits: Permits;
+  readonly permits: Permits<Job>;
   readonly dispatch: Dispatch;
   readonly runs = new Map<string, ActiveRun>();
   ledger: Ledger;
@@ -352,7 +352,9 @@ export class TreeExecutor {
       run.delays.delete(request.key);
       if (!request.dead && !run.ended) this.deliver(run, { type: "woke", key: request.key });
     };
-    run.delays.set(request.key, this.ports.clock.at(request.dueAtMs ?? this.now(), wake));
+    const dueAtMs = request.dueAtMs ?? this.now();
+    const timer = this.ports.clock.at(dueAtMs, wake);
+    run.delays.set(request.key, { dueAtMs, cancel: () => timer.cancel() });
   }
 
   #cancel(run: ActiveRun, request: CancelRequest): void {

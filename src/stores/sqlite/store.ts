@@ -230,6 +230,10 @@ export class SqliteStore implements RunStore, SessionStore {
     this.#locks.sweep(needed);
   }
 
+  async isGone(owner: string): Promise<boolean> {
+    return this.#locks.isDead(owner, true);
+  }
+
   watch(onChange: () => void): () => void {
     return this.#watch.subscribe(onChange);
   }
@@ -265,7 +269,8 @@ export class SqliteStore implements RunStore, SessionStore {
 /** Whether another process may be waiting for it: a tree to claim, or the end of one. */
 function concernsOthers(commit: TreeCommit): boolean {
   const unclaimed = commit.create !== undefined && commit.create.claim === undefined;
-  return unclaimed || commit.tree?.release === true || commit.tree?.ended === true;
+  // An ended tree wants nobody; who follows it from elsewhere sees it by `data_version`.
+  return unclaimed || (commit.tree?.release === true && commit.tree.ended !== true);
 }
 
 function describe(db: Db, file: string): StoreInfo {

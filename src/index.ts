@@ -2,14 +2,17 @@
  * The package's face and composition root: the only place, beside the command line, where the rooms are wired
  * together (DESIGN §3, R-39).
  */
+import { readFileSync } from "node:fs";
+import { userInfo } from "node:os";
 import { join } from "node:path";
 import type { HandlerOptions, Holdfast } from "./access/api.ts";
-import { createAccess, DEFAULT_ACCESS_LIMITS } from "./access/index.ts";
+import { createAccess, DEFAULT_ACCESS_LIMITS, Notifier, readNotify } from "./access/index.ts";
 import { builtinFolder, openCatalog, readData } from "./catalog/index.ts";
 import {
   configEditorSchema,
   configFiles,
   type ConfigLimits,
+  type ConfigNotify,
   findWorkspace,
   type HoldfastConfig,
   holdfastHome,
@@ -32,7 +35,7 @@ export type * from "./access/api.ts";
 export { ToolCallError, WORKFLOW_RUN_SCHEMA } from "./access/index.ts";
 export type { AiSdkTool, FunctionTool, RunOutcome, ToolSetOptions, WorkflowTool, WorkflowTools } from "./access/index.ts";
 export type { McpServerConfig } from "./tools/mcp/index.ts";
-export type { HoldfastConfig } from "./config/index.ts";
+export type { ConfigNotify, HoldfastConfig } from "./config/index.ts";
 export { type ErrorCode, type ErrorDoc, ERRORS, HoldfastError } from "./domain/errors.ts";
 export type { Json, JsonObject } from "./domain/json.ts";
 export type { Diagnostic } from "./domain/plan/index.ts";
@@ -66,6 +69,12 @@ export interface HoldfastOptions {
    */
   readonly worker?: boolean;
   readonly durability?: Durability;
+  /** Who may approve (R-40): `mcp: "elicit"` also MCP clients' users by their forms; `not_by_starter` nobody their own run. */
+  readonly approvals?: { readonly mcp?: "elicit"; readonly not_by_starter?: boolean };
+  /** Whom to tell of waits that a person must end; only a process that works (`worker`) tells. */
+  readonly notify?: ConfigNotify;
+  /** Who starts runs when a request does not say; default `os:` and the name of this process's user. */
+  readonly started_by?: string;
   /** Session of requests that name none; default `default`. */
   readonly session?: string;
   readonly log?: (level: "info" | "warn" | "error", message: string, details: Record<string, unknown>) => void;
@@ -89,6 +98,7 @@ interface Composition extends HoldfastOptions {
 
 async function compose(options: Composition): Promise<Holdfast> {
   const { workspaceRoot: workspace } = options;
+  const notify = options.notify === undefined ? undefined : readNotify(options.notify);
   const trusted = (): boolean => options.trust === true;
   const tools = await toolsOf(options);
   const limits = accessLimits(options.limits);
@@ -109,6 +119,9 @@ async function compose(options: Composition): Promise<Holdfast> {
           ...(options.log === undefined ? {} : { log: options.log }),
         });
   const driver = engine === undefined || options.worker === false ? undefined : new Driver(engine);
+  const notifier = driver === undefined || engine === undefined || opened === undefined ? undefined : notifierOf(options, notify, { engine, store: opened.store, clock });
+  // Before anything is driven: nothing that comes to wait is missed.
+  notifier?.start();
   await driver?.start();
   const access = createAccess(
     {
@@ -122,10 +135,13 @@ async function compose(options: Composition): Promise<Holdfast> {
       engineLimits: engineLimits(options.limits),
       durability: options.durability ?? "standard",
       readOnly: options.readOnly ?? false,
+      approvals: options.approvals ?? {},
+      starter: options.started_by ?? osUser(),
       ...(options.log === undefined ? {} : { log: options.log }),
       session: options.session ?? "default",
     },
     async () => {
+      await notifier?.stop();
       await driver?.stop();
       await engine?.close();
       await tools.close?.();
@@ -147,6 +163,40 @@ function lazyHandler(holdfast: Holdfast, options: Composition, mounted: HandlerO
     made ??= make();
     return (await made)(request);
   };
+}
+
+/** Notices of a worker process, where somebody is to be told. */
+function notifierOf(
+  options: Composition,
+  notify: ReturnType<typeof readNotify> | undefined,
+  { engine, store, clock }: { engine: Engine; store: RunStore & SessionStore; clock: Clock },
+): Notifier | undefined {
+  if (notify === undefined) return undefined;
+  const { workspaceRoot: workspace, log = () => undefined } = options;
+  const file = join(openWorkspaceFolder(workspace).state_dir, "server.json");
+  return new Notifier(
+    { store, clock, workspace, log, secrets: secretsOf(options.secrets), observe: (listener) => engine.observe(listener), address: () => serverAddress(file) },
+    notify,
+  );
+}
+
+/** Where the server of a workspace says that it listens; undefined when there is none. */
+function serverAddress(file: string): string | undefined {
+  try {
+    const { url } = JSON.parse(readFileSync(file, "utf8")) as { url?: unknown };
+    return typeof url === "string" ? url : undefined;
+  } catch {
+    return undefined;
+  }
+}
+
+function osUser(): string {
+  try {
+    return `os:${userInfo().username}`;
+  } catch {
+    // A user id without an entry in the user database, as in some containers.
+    return `os:${process.getuid?.() ?? "unknown"}`;
+  }
 }
 
 /** Whether the store outlives the process; what belongs beside it then goes to the state folder. */
@@ -348,6 +398,8 @@ async function prepare(request: OpenWorkspaceRequest): Promise<Prepared> {
       ...(config.permissions === undefined ? {} : { permissions: config.permissions }),
       ...(config.limits === undefined ? {} : { limits: config.limits }),
       ...(config.recovery === undefined ? {} : { recovery: config.recovery }),
+      ...(config.approvals === undefined ? {} : { approvals: config.approvals }),
+      ...(config.notify === undefined ? {} : { notify: config.notify }),
       ...(config.durability === undefined ? {} : { durability: config.durability }),
       ...(config.secrets === undefined ? {} : { secrets: config.secrets }),
       // Read, and refused where it is wrong, when the tools are made.

@@ -3,6 +3,8 @@ export type * from "./api.ts";
 export { ACTION_NAMES } from "./api.ts";
 export { type AccessContext, type AccessLimits, DEFAULT_ACCESS_LIMITS } from "./context.ts";
 export { createAccess } from "./holdfast.ts";
+export { diskCheck, nodeCheck } from "./installation.ts";
+export { type Notice, Notifier, readNotify } from "./notify/index.ts";
 export type { RunOutcome } from "./run-outcome.ts";
 export { ToolCallError, type ToolErrorKind, type ToolLog } from "./tool-errors.ts";
 export {

@@ -34,6 +34,7 @@ import { artifactOf, journalLines, stepsPage } from "./history.ts";
 import { shownWait } from "./shown-wait.ts";
 import { create, rootOf, type Started, tightened } from "./starting.ts";
 import { preflightError, refusals } from "./preflight.ts";
+import { whyRun } from "./reasons.ts";
 import { loadState, readEvents, recordOf, viewOf } from "./views.ts";
 
 const MAX_EVENTS = 1_000;

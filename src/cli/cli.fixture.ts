@@ -180,6 +180,8 @@ export async function call(words: readonly string[], script: Script = {}): Promi
       if (script.openError !== undefined) throw script.openError;
       return { holdfast: scripted(script, calls), workspace: "/work/shop", trusted: true, diagnostics: [] };
     },
+    findWorkspace: (cwd) => ({ root: cwd, state_dir: `${cwd}/no-state` }),
+    openWorkspaceFolder: (folder) => ({ root: folder, state_dir: `${folder}/no-state` }),
     ...script.root,
   });
   const process: Process = {

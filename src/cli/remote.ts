@@ -7,8 +7,8 @@
 import { existsSync, readFileSync, statSync } from "node:fs";
 import path from "node:path";
 import { connect } from "../client/index.ts";
+import { isLive, readServerFile, type ServerFile, serverFilePath } from "../config/index.ts";
 import { HoldfastError } from "../domain/errors.ts";
-import { isLive, readServerFile, type ServerFile, serverFilePath } from "../server/index.ts";
 import type { Context } from "./context.ts";
 import type { CompositionRoot, Opened } from "./root.ts";
 

@@ -48,6 +48,7 @@ export function connect(options: ClientOptions): Holdfast {
     observe: () => refuse("observe commits"),
     handler: () => refuse("be mounted"),
     storeInfo: async () => refuse("look into the store"),
+    doctor: () => transport.json(`${BASE}/doctor`),
     recover: async () => refuse("recover runs"),
     close,
     [Symbol.asyncDispose]: close,

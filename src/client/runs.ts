@@ -234,6 +234,14 @@ export class Runs implements RunsApi {
     if (lines.length > 0) throw new HoldfastError("storage", `Cannot read the journal of ${runId}: it ends within a segment; it is damaged, or the server was stopped`);
   }
 
+  attempts(runId: string, query: Parameters<RunsApi["attempts"]>[1] = {}, session?: string): ReturnType<RunsApi["attempts"]> {
+    return this.#transport.json(`${this.#at(runId, session)}/attempts`, { query: { ...query } });
+  }
+
+  doctor(runId: string, limit?: number, session?: string): ReturnType<RunsApi["doctor"]> {
+    return this.#transport.json(`${this.#at(runId, session)}/doctor`, { query: { limit } });
+  }
+
   async verify(): Promise<never> {
     throw notOffered("verify journals");
   }

@@ -1,5 +1,5 @@
 /** What `holdfast.config.*` may say (R-30): types only, so that importing them costs nothing. */
-import type { Durability } from "../domain/run.ts";
+import type { Durability, WaitType } from "../domain/run.ts";
 
 export type ConfigPermission = "allow" | "ask" | "deny";
 
@@ -38,6 +38,18 @@ export interface ConfigTool {
   readonly name: string;
 }
 
+/** Whom to tell of waits that a person must end: a command that reads them, a webhook, or both. */
+export interface ConfigNotify {
+  /** Program and arguments; each notice is one line of JSON on its standard input. */
+  readonly command?: readonly string[];
+  /** Each notice is the JSON body of a POST. */
+  readonly webhook?: { readonly url: string; readonly headers?: { readonly [name: string]: string | { readonly $secret: string } } };
+  /** Types of waits; default: all that only a person can end. */
+  readonly on?: readonly WaitType[];
+  /** Time of one delivery, ms; default 10,000. */
+  readonly timeout_ms?: number;
+}
+
 type Loose = { readonly [key: string]: unknown };
 
 /** `export default { … } satisfies HoldfastConfig`; the key set is closed (R-30). */
@@ -64,7 +76,7 @@ export interface HoldfastConfig {
   readonly server?: Loose;
   readonly approvals?: { readonly mcp?: "elicit"; readonly not_by_starter?: boolean };
   readonly retention?: Loose;
-  readonly notify?: Loose;
+  readonly notify?: ConfigNotify;
   readonly telemetry?: Loose;
   readonly catalog?: Loose;
 }

@@ -41,6 +41,24 @@ const limits = z.strictObject({
 const capabilityName = z.string().regex(/^[A-Za-z][A-Za-z0-9_.:-]{0,63}$/);
 const loose = z.record(z.string(), z.unknown());
 
+const word = z.string().max(8_192);
+const notify = z.strictObject({
+  command: z.array(word).min(1).max(64).describe("Program and arguments; each notice is a line of JSON on its standard input").optional(),
+  webhook: z
+    .strictObject({
+      url: z.string().regex(/^https?:\/\/.+$/),
+      headers: z.record(z.string().regex(/^[A-Za-z0-9-]{1,128}$/), z.union([word, z.strictObject({ $secret: z.string().min(1) })])).optional(),
+    })
+    .describe("Each notice is the JSON body of a POST")
+    .optional(),
+  on: z
+    .array(z.enum(["recovery", "tool_approval", "tool_running", "approval", "input", "timer", "repair", "budget", "paused", "child"]))
+    .max(10)
+    .describe("Types of waits (default: all that only a person can end)")
+    .optional(),
+  timeout_ms: z.int().min(1).max(60_000).describe("Time of one delivery in ms (default 10,000)").optional(),
+});
+
 /** A tool as `defineTool` makes it; the tool room checks the rest. */
 const tool = z.custom<{ readonly name: string }>(
   (value) => {
@@ -92,7 +110,7 @@ export const configSchema = z.strictObject({
     .describe("Who may approve, and how")
     .optional(),
   retention: loose.describe("How long ended runs are kept").optional(),
-  notify: loose.describe("Whom to tell of waits").optional(),
+  notify: notify.describe("Whom to tell of waits that a person must end").optional(),
   telemetry: loose.describe("Traces and metrics").optional(),
   catalog: loose.describe("Where definitions are found").optional(),
 });
@@ -164,7 +182,9 @@ function keysAt(path: readonly (string | number)[]): readonly string[] {
     limits: Object.keys(limits.shape),
     secrets: ["env"],
     approvals: ["mcp", "not_by_starter"],
+    notify: Object.keys(notify.shape),
   };
+  if (path.join(".") === "notify.webhook") return ["url", "headers"];
   const key = String(path[0]);
   return Object.hasOwn(closed, key) ? (closed[key] ?? []) : [];
 }
@@ -181,5 +201,6 @@ const TYPE_WORDS: ReadonlyMap<string, string> = new Map([
 
 const FORMAT_WORDS: ReadonlyMap<string, string> = new Map([
   ["store", "must be sqlite:PATH or postgres://…"],
+  ["notify", "must be an http or https address, and its headers names and texts"],
   ["secrets", "must name an environment variable, such as API_KEY; the value itself never stands here"],
 ]);

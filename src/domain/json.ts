@@ -2,7 +2,7 @@
  * JSON as Holdfast knows it: the one normal form in which every value enters, is stored, hashed and
  * handed to programs (R-25), and its canonical text (RFC 8785) that all hashes are taken over.
  */
-import { createHash } from "node:crypto";
+import { hash } from "node:crypto";
 
 export type Json = null | boolean | number | string | JsonArray | JsonObject;
 export type JsonArray = readonly Json[];
@@ -156,7 +156,7 @@ function isSorted(keys: readonly string[]): boolean {
 
 /** Lowercase hex SHA-256 of UTF-8 text or bytes. */
 export function sha256(data: string | Uint8Array): string {
-  return createHash("sha256").update(data).digest("hex");
+  return hash("sha256", data, "hex");
 }
 
 /** Hash of a value: SHA-256 over its canonical text (RP-11). */

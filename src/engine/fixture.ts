@@ -1,12 +1,35 @@
 /** Test fixture: an engine over an in-memory store, with tools given as plain functions. Never shipped. */
-import { canonicalJson, hashJson, type Json } from "../domain/json.ts";
+
+import { HoldfastError } from "../domain/errors.ts";
 import type { RunEvent } from "../domain/events.ts";
-import { bundleHash, type Bundle, compilePlan, definitionKey, DEFAULT_INVOCATION_POLICY, type Definition } from "../domain/plan/index.ts";
+import { canonicalJson, hashJson, type Json } from "../domain/json.ts";
+import {
+  type Bundle,
+  bundleHash,
+  compilePlan,
+  DEFAULT_INVOCATION_POLICY,
+  type Definition,
+  definitionKey,
+} from "../domain/plan/index.ts";
 import type { RunHeader, SideEffect } from "../domain/run.ts";
 import type { RunState } from "../domain/state.ts";
-import { HoldfastError } from "../domain/errors.ts";
-import type { AgentCall, AgentEstimate, AgentOutcome, AgentPort, Clock, PolicyPort, RunStore, SecretPort, SessionStore, SignalKind, ToolCall, ToolDescriptor, ToolOutcome, ToolPort } from "../ports/index.ts";
-import { Engine, ENGINE_VERSION, type EngineLimits, loadRun, systemClock, systemIds } from "./index.ts";
+import type {
+  AgentCall,
+  AgentEstimate,
+  AgentOutcome,
+  AgentPort,
+  Clock,
+  PolicyPort,
+  RunStore,
+  SecretPort,
+  SessionStore,
+  SignalKind,
+  ToolCall,
+  ToolDescriptor,
+  ToolOutcome,
+  ToolPort,
+} from "../ports/index.ts";
+import { ENGINE_VERSION, Engine, type EngineLimits, loadRun, systemClock, systemIds } from "./index.ts";
 
 export interface FakeTool {
   readonly side_effect?: SideEffect;
@@ -17,7 +40,12 @@ export interface FakeTool {
 }
 
 export const ok = (output: Json): ToolOutcome => ({ type: "succeeded", output });
-export const failed = (retryable = true): ToolOutcome => ({ type: "failed", kind: "execution", retryable, message: "raw text" });
+export const failed = (retryable = true): ToolOutcome => ({
+  type: "failed",
+  kind: "execution",
+  retryable,
+  message: "raw text",
+});
 
 export function toolPort(tools: Record<string, FakeTool>): ToolPort {
   const describe = (name: string): ToolDescriptor | undefined => {
@@ -121,7 +149,11 @@ export class TestClock implements Clock {
   at(at: number, callback: () => void): { cancel(): void } {
     const timer = { at, callback };
     this.#timers.push(timer);
-    return { cancel: () => void (this.#timers = this.#timers.filter((other) => other !== timer)) };
+    return {
+      cancel: () => {
+        this.#timers = this.#timers.filter((other) => other !== timer);
+      },
+    };
   }
 
   get pending(): number {
@@ -154,9 +186,17 @@ const noSecrets: SecretPort = { resolve: async () => ({ ok: false, reason: "none
 export interface Fixture {
   readonly engine: Engine;
   readonly store: RunStore & SessionStore;
-  start(definition: object, args?: Json, options?: Partial<RunHeader> & { nested?: readonly object[] }): Promise<string>;
+  start(
+    definition: object,
+    args?: Json,
+    options?: Partial<RunHeader> & { nested?: readonly object[] },
+  ): Promise<string>;
   /** Starts, waits until the tree is let go, and answers its final state. */
-  run(definition: object, args?: Json, options?: Partial<RunHeader> & { nested?: readonly object[] }): Promise<RunState>;
+  run(
+    definition: object,
+    args?: Json,
+    options?: Partial<RunHeader> & { nested?: readonly object[] },
+  ): Promise<RunState>;
   state(runId: string): Promise<RunState>;
   events(runId: string): Promise<readonly RunEvent[]>;
   /** Kinds in order; phases as `phase NAME`. */
@@ -184,8 +224,11 @@ export interface FixtureOptions {
 }
 
 export function compile(document: object): Definition {
-  const compiled = compilePlan({ workflow_schema: 1, id: "flow", revision: 1, ...document } as unknown as Json, { maxConcurrency: 1024 });
-  if (compiled.definition === undefined) throw new Error(compiled.problems.map((p) => `${p.path.join(".")}: ${p.message}`).join("\n"));
+  const compiled = compilePlan({ workflow_schema: 1, id: "flow", revision: 1, ...document } as unknown as Json, {
+    maxConcurrency: 1024,
+  });
+  if (compiled.definition === undefined)
+    throw new Error(compiled.problems.map((p) => `${p.path.join(".")}: ${p.message}`).join("\n"));
   return compiled.definition;
 }
 
@@ -235,7 +278,9 @@ export async function fixture(options: FixtureOptions): Promise<Fixture> {
   };
   const start: Fixture["start"] = async (document, args = {}, { nested = [], ...header } = {}) => {
     const definition = compile(document);
-    const definitions = Object.fromEntries([definition, ...nested.map(compile)].map((d) => [definitionKey(d.id, d.revision), d]));
+    const definitions = Object.fromEntries(
+      [definition, ...nested.map(compile)].map((d) => [definitionKey(d.id, d.revision), d]),
+    );
     const bundle: Bundle = {
       publication_revision: 1,
       root_id: definition.id,
@@ -302,8 +347,8 @@ export async function fixture(options: FixtureOptions): Promise<Fixture> {
       await engine.idle(runId);
       return state(runId);
     },
-    signal: (runId, kind, payload = {}, child = runId) => engine.signal({ root_run_id: runId, run_id: child }, kind, payload),
+    signal: (runId, kind, payload = {}, child = runId) =>
+      engine.signal({ root_run_id: runId, run_id: child }, kind, payload),
     kinds: async (runId) => (await events(runId)).map((e) => (e.type === "phase" ? `phase ${e.name}` : e.type)),
   };
 }
-

@@ -10,11 +10,20 @@ const leaf = (step: string) => ({ type: "step", step });
 const tool = (id: string, more: object = {}) => ({ id, type: "tool", tool: "Do", args: {}, ...more });
 const sequence = (n: number) => {
   const ids = Array.from({ length: n }, (_, i) => `s${i}`);
-  return { steps: ids.map((id) => tool(id)), plan: { type: "sequence", nodes: ids.map(leaf) }, budgets: { max_steps: n } };
+  return {
+    steps: ids.map((id) => tool(id)),
+    plan: { type: "sequence", nodes: ids.map(leaf) },
+    budgets: { max_steps: n },
+  };
 };
 const map = (n: number) => ({
   steps: [tool("m", { args: { from: "item", name: "n" } })],
-  plan: { type: "map", source: { from: "literal", value: Array.from({ length: n }, (_, i) => i) }, item: "n", body: leaf("m") },
+  plan: {
+    type: "map",
+    source: { from: "literal", value: Array.from({ length: n }, (_, i) => i) },
+    item: "n",
+    body: leaf("m"),
+  },
   budgets: { max_steps: n, max_concurrency: 64 },
 });
 
@@ -24,7 +33,9 @@ function counting(store: RunStore): { readonly commit: RunStore["commit"]; reado
   return {
     sizes,
     commit: async (group) => {
-      sizes.push(group.flatMap((tree) => tree.runs).reduce((sum, run) => sum + run.segment.last - run.segment.first + 1, 0));
+      sizes.push(
+        group.flatMap((tree) => tree.runs).reduce((sum, run) => sum + run.segment.last - run.segment.first + 1, 0),
+      );
       return store.commit(group);
     },
   };
@@ -48,7 +59,15 @@ test("R-3 5,000 read-only steps: what lags behind the disk stays bounded, in a s
 test("R-3 a map of thousands that fails fast beside it drops what it never wrote", async () => {
   const f = await fixture({
     store: await open(),
-    tools: { Do: { run: async (call) => { if (call.step_id === "bad") return { type: "failed", kind: "execution", retryable: false, message: "x" }; await turn(); return ok(1); } } },
+    tools: {
+      Do: {
+        run: async (call) => {
+          if (call.step_id === "bad") return { type: "failed", kind: "execution", retryable: false, message: "x" };
+          await turn();
+          return ok(1);
+        },
+      },
+    },
   });
   const many = map(3_000);
   const state = await f.run({
@@ -59,7 +78,9 @@ test("R-3 a map of thousands that fails fast beside it drops what it never wrote
   expect(state).toMatchObject({ status: "failed", active: 0 });
   const events = await f.events(state.header.run_id);
   const cancelled = events.findIndex((event) => event.type === "step_cancelled");
-  expect(events.slice(cancelled).some((event) => event.type === "step_queued" || event.type === "step_completed")).toBe(false);
+  expect(events.slice(cancelled).some((event) => event.type === "step_queued" || event.type === "step_completed")).toBe(
+    false,
+  );
 }, 20_000);
 
 test("R-3 strict: everything so far is durable before each next call, and before each program turn", async () => {
@@ -67,7 +88,14 @@ test("R-3 strict: everything so far is durable before each next call, and before
   const seen: number[] = [];
   const f = await fixture({
     store,
-    tools: { Do: { run: async (call) => { seen.push((await store.getRun(call.run_id))?.last_sequence ?? 0); return ok(1); } } },
+    tools: {
+      Do: {
+        run: async (call) => {
+          seen.push((await store.getRun(call.run_id))?.last_sequence ?? 0);
+          return ok(1);
+        },
+      },
+    },
   });
   const state = await f.run(sequence(3), {}, { durability: "strict" });
   // R and S of the first, then each settlement and the S of the next.
@@ -81,7 +109,10 @@ test("R-3 strict: everything so far is durable before each next call, and before
 test("R-3 mutating steps share a commit: a settlement goes with the next intent", async () => {
   const store = await open();
   const { commit, sizes } = counting(store);
-  const f = await fixture({ store: wrapStore(store, { commit }), tools: { Do: { side_effect: "mutating", capabilities: ["write"], run: () => ok(1) } } });
+  const f = await fixture({
+    store: wrapStore(store, { commit }),
+    tools: { Do: { side_effect: "mutating", capabilities: ["write"], run: () => ok(1) } },
+  });
   await f.run(sequence(10));
   expect(sizes.length).toBeLessThanOrEqual(12);
 });
@@ -93,12 +124,14 @@ test("R-23 the journal is a chain: an altered segment is found and named", async
   const readSegments: RunStore["readSegments"] = async (...args) =>
     (await store.readSegments(...args)).map((segment) => {
       const text = unpackText(segment);
-      return text.includes("genuine") ? { ...segment, codec: "json" as const, bytes: Buffer.from(text.replace("genuine", "changed")) } : segment;
+      return text.includes("genuine")
+        ? { ...segment, codec: "json" as const, bytes: Buffer.from(text.replace("genuine", "changed")) }
+        : segment;
     });
   const record = await store.getRun(runId);
   if (record === undefined) throw new Error("no run");
   const read = async (): Promise<void> => {
-    for await (const _ of readJournal(wrapStore(store, { readSegments }), record)) continue;
+    for await (const _ of readJournal(wrapStore(store, { readSegments }), record));
   };
   await expect(read()).rejects.toMatchObject({ code: "storage", message: expect.stringContaining("was altered") });
 });
@@ -114,7 +147,15 @@ test("R-4 a commit whose outcome is unknown: the tree is dropped, its work abort
   const inside = gate();
   const f = await fixture({
     store: wrapStore(store, { commit }),
-    tools: { Do: { run: (call) => { inside.open(); call.signal.addEventListener("abort", () => aborted.open()); return aborted.promise.then(() => ok("late")); } } },
+    tools: {
+      Do: {
+        run: (call) => {
+          inside.open();
+          call.signal.addEventListener("abort", () => aborted.open());
+          return aborted.promise.then(() => ok("late"));
+        },
+      },
+    },
   });
   const runId = await f.start(sequence(1));
   await inside.promise;
@@ -128,7 +169,18 @@ test("R-4 a commit whose outcome is unknown: the tree is dropped, its work abort
 
 test("R-4 one tree that is refused does not hold up the others of its group", async () => {
   const store = await open();
-  const f = await fixture({ store, quiet: true, tools: { Do: { run: async () => { await turn(); return ok(1); } } } });
+  const f = await fixture({
+    store,
+    quiet: true,
+    tools: {
+      Do: {
+        run: async () => {
+          await turn();
+          return ok(1);
+        },
+      },
+    },
+  });
   const bad = await f.start(sequence(5));
   await store.release(bad, f.engine.holds(bad)?.journal.fence ?? 0);
   const states = await Promise.all([...Array.from({ length: 10 }, () => f.run(sequence(5)))]);
@@ -138,7 +190,17 @@ test("R-4 one tree that is refused does not hold up the others of its group", as
 
 test("RP-55 subscribers hear of an event only when the store has it", async () => {
   const store = await open();
-  const f = await fixture({ store, tools: { Do: { run: async () => { await turn(); return ok(1); } } } });
+  const f = await fixture({
+    store,
+    tools: {
+      Do: {
+        run: async () => {
+          await turn();
+          return ok(1);
+        },
+      },
+    },
+  });
   const runId = await f.start(sequence(20));
   const behind: number[] = [];
   let checks = Promise.resolve();

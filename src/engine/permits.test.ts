@@ -7,7 +7,9 @@ test("RP-25 permits go in order; whoever is not wanted any more is answered so a
   expect(permits.acquire(() => true)).toBeUndefined();
   const wanted = new Set(["a", "b", "c"]);
   const answers: string[] = [];
-  const waiting = ["a", "b", "c"].map((name) => permits.acquire(() => wanted.has(name))?.then((granted) => answers.push(`${name} ${granted}`)));
+  const waiting = ["a", "b", "c"].map((name) =>
+    permits.acquire(() => wanted.has(name))?.then((granted) => answers.push(`${name} ${granted}`)),
+  );
   wanted.delete("a");
   permits.release();
   await Promise.all(waiting.slice(0, 2));

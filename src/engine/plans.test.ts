@@ -11,11 +11,24 @@ const item = (name: string, pointer = "") => ({ from: "item", name, pointer });
 test("SC-27 a choice, then a step after it", async () => {
   const f = await fixture({ store: await open(), tools: { Read: { run: (call) => ok(call.step_id) } } });
   const document = {
-    input_schema: { type: "object", properties: { go: { type: "boolean" } }, required: ["go"], additionalProperties: false },
+    input_schema: {
+      type: "object",
+      properties: { go: { type: "boolean" } },
+      required: ["go"],
+      additionalProperties: false,
+    },
     steps: [tool("yes"), tool("no"), tool("after")],
     plan: {
       type: "sequence",
-      nodes: [{ type: "choice", condition: { from: "args", pointer: "/go" }, then_branch: leaf("yes"), else_branch: leaf("no") }, leaf("after")],
+      nodes: [
+        {
+          type: "choice",
+          condition: { from: "args", pointer: "/go" },
+          then_branch: leaf("yes"),
+          else_branch: leaf("no"),
+        },
+        leaf("after"),
+      ],
     },
   };
   const state = await f.run(document, { go: true });
@@ -27,34 +40,55 @@ test("SC-27 a choice, then a step after it", async () => {
 });
 
 test("SC-27 a condition that is missing dispatches neither side", async () => {
-  const f = await fixture({ store: await open(), tools: { Read: { run: (call) => ok(call.step_id === "look" ? {} : 1) } } });
+  const f = await fixture({
+    store: await open(),
+    tools: { Read: { run: (call) => ok(call.step_id === "look" ? {} : 1) } },
+  });
   const open_schema = { type: "object", properties: { go: { type: "boolean" } }, required: ["go"] };
-  const state = await f.run(
-    {
-      steps: [tool("look", { output_schema: open_schema, failure: "continue_with_error" }), tool("yes"), tool("no")],
-      plan: {
-        type: "sequence",
-        nodes: [leaf("look"), { type: "choice", condition: { from: "step", step: "look", pointer: "/go" }, then_branch: leaf("yes"), else_branch: leaf("no") }],
-      },
+  const state = await f.run({
+    steps: [tool("look", { output_schema: open_schema, failure: "continue_with_error" }), tool("yes"), tool("no")],
+    plan: {
+      type: "sequence",
+      nodes: [
+        leaf("look"),
+        {
+          type: "choice",
+          condition: { from: "step", step: "look", pointer: "/go" },
+          then_branch: leaf("yes"),
+          else_branch: leaf("no"),
+        },
+      ],
     },
-  );
+  });
   // RP-37: the failed step has no output, so a reference to it is unknown.
   expect(state.failure?.code).toBe("unknown_reference");
   expect([...state.steps.keys()]).toEqual(["look"]);
 });
 
 test("SC-28 a map of choices is admitted by its larger branch", async () => {
-  for (const [max_steps, status, usage] of [[4, "succeeded", 3], [3, "failed", 0]] as const) {
+  for (const [max_steps, status, usage] of [
+    [4, "succeeded", 3],
+    [3, "failed", 0],
+  ] as const) {
     const f = await fixture({ store: await open(), tools: { Read: { run: () => ok(1) } } });
     const state = await f.run(
       {
-        input_schema: { type: "object", properties: { rows: { type: "array", items: { type: "boolean" } } }, required: ["rows"] },
+        input_schema: {
+          type: "object",
+          properties: { rows: { type: "array", items: { type: "boolean" } } },
+          required: ["rows"],
+        },
         steps: [tool("a"), tool("b"), tool("c")],
         plan: {
           type: "map",
           source: { from: "args", pointer: "/rows" },
           item: "row",
-          body: { type: "choice", condition: item("row"), then_branch: { type: "sequence", nodes: [leaf("a"), leaf("b")] }, else_branch: leaf("c") },
+          body: {
+            type: "choice",
+            condition: item("row"),
+            then_branch: { type: "sequence", nodes: [leaf("a"), leaf("b")] },
+            else_branch: leaf("c"),
+          },
         },
         budgets: { max_steps },
       },
@@ -86,7 +120,11 @@ test("SC-29 a retried choice that changes its mind skips what it ran before; oth
   const args = { v: item("row") };
   const state = await f.run(
     {
-      input_schema: { type: "object", properties: { rows: { type: "array", items: { type: "integer" } } }, required: ["rows"] },
+      input_schema: {
+        type: "object",
+        properties: { rows: { type: "array", items: { type: "integer" } } },
+        required: ["rows"],
+      },
       steps: [
         tool("decide", { args, output_schema: { type: "boolean" } }),
         tool("mapped", { args }),
@@ -103,7 +141,12 @@ test("SC-29 a retried choice that changes its mind skips what it ran before; oth
             type: "sequence",
             nodes: [
               leaf("decide"),
-              { type: "choice", condition: { from: "step", step: "decide" }, then_branch: leaf("mapped"), else_branch: leaf("no") },
+              {
+                type: "choice",
+                condition: { from: "step", step: "decide" },
+                then_branch: leaf("mapped"),
+                else_branch: leaf("no"),
+              },
             ],
           },
         },
@@ -112,16 +155,32 @@ test("SC-29 a retried choice that changes its mind skips what it ran before; oth
     { rows: [0, 1] },
   );
   expect(state.status).toBe("succeeded");
-  expect(state.steps.get("no@root[0]")).toMatchObject({ status: "skipped", attempts: 1, failure: { code: "dependency_skipped" } });
+  expect(state.steps.get("no@root[0]")).toMatchObject({
+    status: "skipped",
+    attempts: 1,
+    failure: { code: "dependency_skipped" },
+  });
   expect(state.steps.get("no@root[0]")?.output).toBeUndefined();
-  expect(state.steps.get("mapped@root[1]")).toMatchObject({ status: "succeeded", output: ["mapped@root[1]"], attempts: 1 });
+  expect(state.steps.get("mapped@root[1]")).toMatchObject({
+    status: "succeeded",
+    output: ["mapped@root[1]"],
+    attempts: 1,
+  });
   expect(state.usage.retries).toBe(1);
 });
 
 test("SC-30 sequence, parallel and map give the last value; every instance succeeds", async () => {
-  const f = await fixture({ store: await open(), tools: { Read: { run: (call) => ok((call.input as { v?: number }).v ?? 0) } } });
+  const f = await fixture({
+    store: await open(),
+    tools: { Read: { run: (call) => ok((call.input as { v?: number }).v ?? 0) } },
+  });
   const document = (max_steps: number) => ({
-    steps: [tool("a", { args: {} }), tool("b", { args: {} }), tool("c", { args: {} }), tool("m", { args: { v: item("n") } })],
+    steps: [
+      tool("a", { args: {} }),
+      tool("b", { args: {} }),
+      tool("c", { args: {} }),
+      tool("m", { args: { v: item("n") } }),
+    ],
     plan: {
       type: "sequence",
       nodes: [
@@ -135,7 +194,11 @@ test("SC-30 sequence, parallel and map give the last value; every instance succe
   const state = await f.run(document(6));
   expect(state.output).toEqual([1, 2, 3]);
   expect([...state.steps.values()].map((step) => step.status)).toEqual(Array(6).fill("succeeded"));
-  const map = { steps: [tool("m")], plan: { type: "map", source: { from: "literal", value: [1, 2, 3] }, item: "n", body: leaf("m") }, budgets: { max_steps: 2 } };
+  const map = {
+    steps: [tool("m")],
+    plan: { type: "map", source: { from: "literal", value: [1, 2, 3] }, item: "n", body: leaf("m") },
+    budgets: { max_steps: 2 },
+  };
   const refused = await f.run(map);
   expect(refused.failure?.code).toBe("budget_exceeded");
   expect(refused.steps.size).toBe(0);
@@ -155,12 +218,20 @@ test("SC-31 a retried parallel or map runs all of it again; what always fails is
   failing.add("m@root[1]");
   const map = await f.run({
     steps: [tool("m")],
-    plan: { type: "retry", max_attempts: 2, node: { type: "map", source: { from: "literal", value: [1, 2] }, item: "n", body: leaf("m") } },
+    plan: {
+      type: "retry",
+      max_attempts: 2,
+      node: { type: "map", source: { from: "literal", value: [1, 2] }, item: "n", body: leaf("m") },
+    },
   });
   expect(map.steps.get("m@root[0]")?.attempts).toBe(2);
   expect(map.steps.get("m@root[1]")?.attempts).toBe(2);
   const g = await fixture({ store: await open(), tools: { Read: { run: () => failed() } } });
-  const always = await g.run({ steps: [tool("a")], plan: { type: "retry", max_attempts: 10, node: leaf("a") }, budgets: { max_retries: 2 } });
+  const always = await g.run({
+    steps: [tool("a")],
+    plan: { type: "retry", max_attempts: 10, node: leaf("a") },
+    budgets: { max_retries: 2 },
+  });
   expect(always.failure).toMatchObject({ code: "retry_exhausted", retryable: false });
   expect([always.usage.retries, always.steps.get("a")?.attempts]).toEqual([2, 3]);
 });
@@ -188,7 +259,12 @@ test("SC-32 in a map of parallels a failure cancels its own siblings only", asyn
   });
   const state = await f.run({
     steps: [tool("bad"), tool("slow")],
-    plan: { type: "map", source: { from: "literal", value: [0, 1] }, item: "n", body: { type: "parallel", nodes: [leaf("bad"), leaf("slow")] } },
+    plan: {
+      type: "map",
+      source: { from: "literal", value: [0, 1] },
+      item: "n",
+      body: { type: "parallel", nodes: [leaf("bad"), leaf("slow")] },
+    },
   });
   expect(state.failure?.message).toContain("item[0]: parallel branch[0] failed: ");
   expect(state.steps.get("slow@root[0]")?.status).toBe("cancelled");
@@ -199,11 +275,18 @@ test("SC-32 in a map of parallels a failure cancels its own siblings only", asyn
 });
 
 test("SC-33 skip_dependents; a step budget of one", async () => {
-  const f = await fixture({ store: await open(), tools: { Read: { run: (call) => (call.step_id === "bad" ? failed(false) : ok(1)) } } });
+  const f = await fixture({
+    store: await open(),
+    tools: { Read: { run: (call) => (call.step_id === "bad" ? failed(false) : ok(1)) } },
+  });
   const steps = [tool("bad", { failure: "skip_dependents" }), tool("never")];
   const state = await f.run({ steps, plan: { type: "sequence", nodes: [leaf("bad"), leaf("never")] } });
   expect([state.status, state.steps.get("never")?.status]).toEqual(["failed", "skipped"]);
-  const tight = await f.run({ steps: [tool("a"), tool("b")], plan: { type: "sequence", nodes: [leaf("a"), leaf("b")] }, budgets: { max_steps: 1 } });
+  const tight = await f.run({
+    steps: [tool("a"), tool("b")],
+    plan: { type: "sequence", nodes: [leaf("a"), leaf("b")] },
+    budgets: { max_steps: 1 },
+  });
   expect(tight.failure).toMatchObject({ code: "budget_exceeded", retryable: false });
   expect([tight.usage.steps, tight.steps.size]).toEqual([1, 1]);
 });

@@ -7,7 +7,11 @@ import { type Delivery, NOTHING_RECORDED, type Recorded } from "./replay.ts";
 
 const spec = { kind: "tool", tool: "t", capabilities: [] } as const;
 
-function live(go: (request: Request) => void, quiet: () => void = () => undefined, problem: (text: string) => void = () => undefined): LiveRun {
+function live(
+  go: (request: Request) => void,
+  quiet: () => void = () => undefined,
+  problem: (text: string) => void = () => undefined,
+): LiveRun {
   return {
     go,
     isOpen: () => true,
@@ -22,22 +26,36 @@ function live(go: (request: Request) => void, quiet: () => void = () => undefine
   };
 }
 
-const outcome = (instance: string, output: Json): Delivery => ({ type: "outcome", instance, visit: 1, outcome: { type: "succeeded", output } });
+const outcome = (instance: string, output: Json): Delivery => ({
+  type: "outcome",
+  instance,
+  visit: 1,
+  outcome: { type: "succeeded", output },
+});
 
 test("R-2a an outcome that arrives in any microtask of a standstill is heard", async () => {
   const program: Program = async (ctx) => [await ctx.step("a", spec, null), await ctx.step("b", spec, null)];
   for (let after = 0; after < 24; after++) {
     const ended = new Promise<Json>((resolve, reject) => {
       let stuck: NodeJS.Timeout | undefined;
-      const host: ProgramHost = new ProgramHost(program, null, NOTHING_RECORDED, live((request) => {
-        const hop = (left: number): void => (left === 0 ? host.deliver(outcome(request.instance, after)) : queueMicrotask(() => hop(left - 1)));
-        process.nextTick(() => hop(after));
-      }, () => {
-        if (host.ended?.ok === true) {
-          clearTimeout(stuck);
-          resolve(host.ended.value);
-        }
-      }));
+      const host: ProgramHost = new ProgramHost(
+        program,
+        null,
+        NOTHING_RECORDED,
+        live(
+          (request) => {
+            const hop = (left: number): void =>
+              left === 0 ? host.deliver(outcome(request.instance, after)) : queueMicrotask(() => hop(left - 1));
+            process.nextTick(() => hop(after));
+          },
+          () => {
+            if (host.ended?.ok === true) {
+              clearTimeout(stuck);
+              resolve(host.ended.value);
+            }
+          },
+        ),
+      );
       stuck = setTimeout(() => reject(new Error(`stuck with a delivery after ${after} microtasks`)), 500);
       void host.start().then(() => host.goLive());
     });
@@ -46,11 +64,20 @@ test("R-2a an outcome that arrives in any microtask of a standstill is heard", a
 });
 
 /** A past in which `a` failed and both `b` and `c` were settled or cancelled for it. */
-function past(deliveries: readonly Delivery[], visits: Record<string, "open" | "settled" | "cancelled">, cancelled: readonly string[] = []): Recorded {
+function past(
+  deliveries: readonly Delivery[],
+  visits: Record<string, "open" | "settled" | "cancelled">,
+  cancelled: readonly string[] = [],
+): Recorded {
   return {
     ...NOTHING_RECORDED,
     deliveries,
-    visits: new Map(Object.entries(visits).map(([instance, state]) => [`1#${instance}`, { instance, visit: 1, input_hash: hashJson(null), state }])),
+    visits: new Map(
+      Object.entries(visits).map(([instance, state]) => [
+        `1#${instance}`,
+        { instance, visit: 1, input_hash: hashJson(null), state },
+      ]),
+    ),
     cancelled: new Set(cancelled),
   };
 }
@@ -71,14 +98,24 @@ test("R-2a on replay a branch that was cancelled hears nothing more, also of wha
   };
   const recorded = past(
     [
-      { type: "outcome", instance: "a", visit: 1, outcome: { type: "failed", failure: { code: "execution_failed", message: "x", retryable: false } } },
+      {
+        type: "outcome",
+        instance: "a",
+        visit: 1,
+        outcome: { type: "failed", failure: { code: "execution_failed", message: "x", retryable: false } },
+      },
       outcome("b", 1),
       { type: "cancelled", key: "group" },
     ],
     { a: "settled", b: "settled", c: "cancelled" },
     ["group"],
   );
-  const host = new ProgramHost(program, null, recorded, live((request) => void asked.push(request.instance)));
+  const host = new ProgramHost(
+    program,
+    null,
+    recorded,
+    live((request) => void asked.push(request.instance)),
+  );
   await host.start();
   expect(host.unasked()).toBeUndefined();
   host.goLive();
@@ -90,13 +127,28 @@ test("R-2 a program that asks for something else than was recorded is found out 
   for (const [program, recorded] of [
     [async (ctx) => ctx.step("other", spec, null), past([outcome("a", 1)], { a: "settled" })],
     [async (ctx) => ctx.step("a", spec, "another input"), past([outcome("a", 1)], { a: "settled" })],
-    [async (ctx) => (ctx.skip("a", "why"), 1), past([outcome("a", 1)], { a: "settled" })],
+    [
+      async (ctx) => {
+        ctx.skip("a", "why");
+        return 1;
+      },
+      past([outcome("a", 1)], { a: "settled" }),
+    ],
     [async () => 1, past([outcome("a", 1)], { a: "settled" })],
     [async () => 1, past([], { a: "open" })],
   ] as [Program, Recorded][]) {
     const problems: string[] = [];
     const asked: string[] = [];
-    const host = new ProgramHost(program, null, recorded, live((request) => void asked.push(request.instance), undefined, (text) => void problems.push(text)));
+    const host = new ProgramHost(
+      program,
+      null,
+      recorded,
+      live(
+        (request) => void asked.push(request.instance),
+        undefined,
+        (text) => void problems.push(text),
+      ),
+    );
     await host.start();
     expect([problems.length > 0 || host.unasked() !== undefined, asked]).toEqual([true, []]);
   }

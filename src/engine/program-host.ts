@@ -5,6 +5,7 @@
  */
 import { hashJson, type Json } from "../domain/json.ts";
 import type { Failure } from "../domain/run.ts";
+import { LazyAbort } from "./lazy-abort.ts";
 import {
   type DefinitionRef,
   type Program,
@@ -97,7 +98,7 @@ export class ProgramHost {
   readonly #recorded: Recorded;
   readonly #args: Json;
   readonly #program: Program;
-  readonly #abort = new AbortController();
+  readonly #abort = new LazyAbort();
   readonly #visits = new Map<string, number>();
   /** Asked and not delivered, by visit or by key. */
   readonly #open = new Map<string, Request>();
@@ -187,7 +188,7 @@ export class ProgramHost {
   freeze(): void {
     this.#frozen = true;
     // A program that has ended hears no signal, and aborting is not cheap.
-    if (this.ended === undefined) this.#abort.abort();
+    if (this.ended === undefined) this.#abort.abort(new Error("the run has ended or stands still"));
     for (const request of this.#open.values()) request.dead = true;
   }
 

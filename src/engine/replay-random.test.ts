@@ -5,7 +5,7 @@
 import { expect, test } from "vitest";
 import type { RunEvent } from "../domain/events.ts";
 import { openSqliteStore } from "../stores/sqlite/index.ts";
-import { cutStore, type FakeTool, failed, fixture, type Fixture, ok, turn } from "./fixture.ts";
+import { cutStore, type FakeTool, type Fixture, failed, fixture, ok, turn } from "./fixture.ts";
 
 const SEEDS = 60;
 const FIRST = 1_000;
@@ -37,7 +37,8 @@ function grow(roll: () => number, depth: number): Grown {
     const kind = roll();
     const failure = POLICIES[pick(POLICIES.length)];
     if (kind < 0.1) steps.push({ id, type: "wait", for_ms: pick(3) });
-    else if (kind < 0.25 && depth > 0) steps.push({ id, type: "workflow", workflow_id: "child", revision: 1, args: {}, failure });
+    else if (kind < 0.25 && depth > 0)
+      steps.push({ id, type: "workflow", workflow_id: "child", revision: 1, args: {}, failure });
     else steps.push({ id, type: "tool", tool: "Do", args: {}, output_schema: {}, failure });
     return { type: "step", step: id };
   };
@@ -51,9 +52,19 @@ function grow(roll: () => number, depth: number): Grown {
       case 3:
         return { type: "parallel", nodes: some() };
       case 4:
-        return { type: "choice", condition: { from: "literal", value: roll() < 0.5 }, then_branch: node(left - 1), else_branch: node(left - 1) };
+        return {
+          type: "choice",
+          condition: { from: "literal", value: roll() < 0.5 },
+          then_branch: node(left - 1),
+          else_branch: node(left - 1),
+        };
       case 5:
-        return { type: "map", source: { from: "literal", value: [0, 1, 2].slice(0, 1 + pick(3)) }, item: `i${left}`, body: node(left - 1) };
+        return {
+          type: "map",
+          source: { from: "literal", value: [0, 1, 2].slice(0, 1 + pick(3)) },
+          item: `i${left}`,
+          body: node(left - 1),
+        };
       case 6:
         return { type: "retry", max_attempts: 2 + pick(2), delay_ms: pick(3), node: node(left - 1) };
       default:
@@ -113,14 +124,23 @@ test(`R-2 ${SEEDS} random plans from seed ${FIRST}, each stopped again and again
     const store = await openSqliteStore({ path: ":memory:" });
     const document = { steps: grown.steps, plan: grown.plan, budgets: { max_steps: 400, max_retries: 50 } };
     const options = { durability, nested: grown.steps.some((step) => "workflow_id" in step) ? grown.nested : [] };
-    const first = await fixture({ store: cutStore(store, 1 + Math.floor(roll() * 12)), quiet: true, tools: tools(seed) });
+    const first = await fixture({
+      store: cutStore(store, 1 + Math.floor(roll() * 12)),
+      quiet: true,
+      tools: tools(seed),
+    });
     const runId = await first.start(document, {}, options);
     await first.engine.idle(runId).catch(() => undefined);
     let status = (await first.state(runId)).status as string;
     for (let i = 0; i < 12 && status !== "succeeded" && status !== "failed"; i++) {
       // The last one is left alone, so that it gets to the end.
       const cut = i === 11 ? Number.MAX_SAFE_INTEGER : 1 + Math.floor(roll() * 8);
-      const f = await fixture({ store: cutStore(store, cut), quiet: true, limits: { recoveries: 100 }, tools: tools(seed) });
+      const f = await fixture({
+        store: cutStore(store, cut),
+        quiet: true,
+        limits: { recoveries: 100 },
+        tools: tools(seed),
+      });
       status = await drive(f, runId).catch((cause: unknown) => {
         throw new Error(`seed ${seed} at stop ${i}`, { cause });
       });

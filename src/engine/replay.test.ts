@@ -1,17 +1,24 @@
 /** R-2: a run that is stopped at any durable prefix and taken up by another process ends as if it had not been. */
 import { expect, test } from "vitest";
 import type { RunEvent } from "../domain/events.ts";
+import { childRunId } from "../domain/journal.ts";
 import type { Json } from "../domain/json.ts";
 import type { Durability } from "../domain/run.ts";
 import type { RunState } from "../domain/state.ts";
-import { childRunId } from "../domain/journal.ts";
 import type { RunStore } from "../ports/index.ts";
 import { openSqliteStore } from "../stores/sqlite/index.ts";
 import { cutStore, type FakeTool, failed, fixture, gate, NEVER, ok, turn, wrapStore } from "./fixture.ts";
 
 const open = () => openSqliteStore({ path: ":memory:" });
 const leaf = (step: string) => ({ type: "step", step });
-const tool = (id: string, more: object = {}) => ({ id, type: "tool", tool: "Do", args: {}, output_schema: {}, ...more });
+const tool = (id: string, more: object = {}) => ({
+  id,
+  type: "tool",
+  tool: "Do",
+  args: {},
+  output_schema: {},
+  ...more,
+});
 const step = (id: string, pointer = "") => ({ from: "step", step: id, pointer });
 const item = { from: "item", name: "n" };
 
@@ -21,7 +28,11 @@ interface Case {
   readonly nested?: readonly object[];
   readonly args?: Json;
   /** Decides by the call alone, so that a call that is repeated answers the same. */
-  readonly answer?: (call: { step_id: string; attempt: number; input: Json }) => Promise<ReturnType<typeof ok>> | ReturnType<typeof ok>;
+  readonly answer?: (call: {
+    step_id: string;
+    attempt: number;
+    input: Json;
+  }) => Promise<ReturnType<typeof ok>> | ReturnType<typeof ok>;
 }
 
 const echo = (call: { step_id: string; input: Json }) => ok({ id: call.step_id, input: call.input });
@@ -41,7 +52,13 @@ const CASES: readonly Case[] = [
       plan: {
         type: "sequence",
         nodes: [
-          { type: "map", id: "each", source: { from: "literal", value: [0, 1, 2] }, item: "n", body: { type: "parallel", nodes: [leaf("l"), leaf("r")] } },
+          {
+            type: "map",
+            id: "each",
+            source: { from: "literal", value: [0, 1, 2] },
+            item: "n",
+            body: { type: "parallel", nodes: [leaf("l"), leaf("r")] },
+          },
           leaf("end"),
         ],
       },
@@ -60,7 +77,15 @@ const CASES: readonly Case[] = [
       steps: [tool("bad"), tool("good"), tool("after")],
       plan: {
         type: "sequence",
-        nodes: [{ type: "retry", max_attempts: 4, delay_ms: 2, node: { type: "parallel", nodes: [leaf("good"), leaf("bad")] } }, leaf("after")],
+        nodes: [
+          {
+            type: "retry",
+            max_attempts: 4,
+            delay_ms: 2,
+            node: { type: "parallel", nodes: [leaf("good"), leaf("bad")] },
+          },
+          leaf("after"),
+        ],
       },
     },
     answer: (call) => (call.step_id === "bad" && call.attempt < 3 ? failed(true) : echo(call)),
@@ -73,15 +98,32 @@ const CASES: readonly Case[] = [
   {
     name: "choices, one of them retried onto its other side",
     document: {
-      steps: [tool("decide", { output_schema: { type: "boolean" } }), tool("yes"), tool("no"), tool("left"), tool("right")],
+      steps: [
+        tool("decide", { output_schema: { type: "boolean" } }),
+        tool("yes"),
+        tool("no"),
+        tool("left"),
+        tool("right"),
+      ],
       plan: {
         type: "sequence",
         nodes: [
-          { type: "choice", condition: { from: "literal", value: false }, then_branch: leaf("left"), else_branch: leaf("right") },
+          {
+            type: "choice",
+            condition: { from: "literal", value: false },
+            then_branch: leaf("left"),
+            else_branch: leaf("right"),
+          },
           {
             type: "retry",
             max_attempts: 2,
-            node: { type: "sequence", nodes: [leaf("decide"), { type: "choice", condition: step("decide"), then_branch: leaf("yes"), else_branch: leaf("no") }] },
+            node: {
+              type: "sequence",
+              nodes: [
+                leaf("decide"),
+                { type: "choice", condition: step("decide"), then_branch: leaf("yes"), else_branch: leaf("no") },
+              ],
+            },
           },
         ],
       },
@@ -98,7 +140,19 @@ const CASES: readonly Case[] = [
       plan: {
         type: "sequence",
         nodes: [
-          { type: "retry", max_attempts: 2, node: { type: "map", source: { from: "literal", value: [0, 1] }, item: "n", body: { type: "parallel", nodes: [leaf("bad"), { type: "sequence", nodes: [leaf("slow"), leaf("late")] }] } } },
+          {
+            type: "retry",
+            max_attempts: 2,
+            node: {
+              type: "map",
+              source: { from: "literal", value: [0, 1] },
+              item: "n",
+              body: {
+                type: "parallel",
+                nodes: [leaf("bad"), { type: "sequence", nodes: [leaf("slow"), leaf("late")] }],
+              },
+            },
+          },
           leaf("end"),
         ],
       },
@@ -118,21 +172,42 @@ const CASES: readonly Case[] = [
         { id: "two", type: "workflow", workflow_id: "child", revision: 1, args: { v: 2 }, output_schema: {} },
         tool("end", { args: [step("one"), step("two")] }),
       ],
-      plan: { type: "sequence", nodes: [{ type: "parallel", nodes: [leaf("one"), { type: "retry", max_attempts: 2, delay_ms: 1, node: leaf("two") }] }, leaf("end")] },
+      plan: {
+        type: "sequence",
+        nodes: [
+          {
+            type: "parallel",
+            nodes: [leaf("one"), { type: "retry", max_attempts: 2, delay_ms: 1, node: leaf("two") }],
+          },
+          leaf("end"),
+        ],
+      },
     },
-    nested: [{ id: "child", steps: [tool("in", { args: { from: "args" } }), tool("out", { args: step("in") })], plan: { type: "sequence", nodes: [leaf("in"), leaf("out")] } }],
+    nested: [
+      {
+        id: "child",
+        steps: [tool("in", { args: { from: "args" } }), tool("out", { args: step("in") })],
+        plan: { type: "sequence", nodes: [leaf("in"), leaf("out")] },
+      },
+    ],
   },
   {
     name: "budget refusals and map admission",
     document: {
       steps: [tool("a"), tool("m", { args: item })],
-      plan: { type: "sequence", nodes: [leaf("a"), { type: "map", source: { from: "literal", value: [1, 2, 3] }, item: "n", body: leaf("m") }] },
+      plan: {
+        type: "sequence",
+        nodes: [leaf("a"), { type: "map", source: { from: "literal", value: [1, 2, 3] }, item: "n", body: leaf("m") }],
+      },
       budgets: { max_steps: 3 },
     },
   },
   {
     name: "timers",
-    document: { steps: [{ id: "z", type: "wait", for_ms: 1 }, tool("a")], plan: { type: "sequence", nodes: [leaf("z"), leaf("a")] } },
+    document: {
+      steps: [{ id: "z", type: "wait", for_ms: 1 }, tool("a")],
+      plan: { type: "sequence", nodes: [leaf("z"), leaf("a")] },
+    },
   },
 ];
 
@@ -156,8 +231,20 @@ async function isFirstTry(store: RunStore, call: { run_id: string; step_id: stri
 
 /** What a run comes to, without times and ids of runs. */
 function result(state: RunState): Json {
-  const steps = [...state.steps.values()].map(({ id, status, attempts, visit, output, failure }) => ({ id, status, attempts, visit, output, failure }));
-  const told = { status: state.status, output: state.output, failure: state.failure, steps: steps.sort((a, b) => (a.id < b.id ? -1 : 1)) };
+  const steps = [...state.steps.values()].map(({ id, status, attempts, visit, output, failure }) => ({
+    id,
+    status,
+    attempts,
+    visit,
+    output,
+    failure,
+  }));
+  const told = {
+    status: state.status,
+    output: state.output,
+    failure: state.failure,
+    steps: steps.sort((a, b) => (a.id < b.id ? -1 : 1)),
+  };
   return JSON.parse(JSON.stringify(told)) as Json;
 }
 
@@ -166,8 +253,10 @@ function expectNoDoubles(events: readonly RunEvent[]): void {
   const settled = new Map<string, number>();
   const queued = new Map<string, number>();
   for (const event of events) {
-    if (event.type === "step_queued") queued.set(`${event.step_id}#${event.visit}`, (queued.get(`${event.step_id}#${event.visit}`) ?? 0) + 1);
-    if (event.type === "step_completed" || event.type === "step_failed") settled.set(event.step_id, (settled.get(event.step_id) ?? 0) + 1);
+    if (event.type === "step_queued")
+      queued.set(`${event.step_id}#${event.visit}`, (queued.get(`${event.step_id}#${event.visit}`) ?? 0) + 1);
+    if (event.type === "step_completed" || event.type === "step_failed")
+      settled.set(event.step_id, (settled.get(event.step_id) ?? 0) + 1);
   }
   for (const [place, times] of queued) expect([place, times]).toEqual([place, 1]);
   for (const [id, times] of settled) {
@@ -226,7 +315,8 @@ function settledPlaces(events: readonly RunEvent[]): string[] {
   const places: string[] = [];
   for (const event of events) {
     if (event.type === "step_started") attempts.set(event.step_id, event.attempt);
-    if (event.type === "step_completed" || event.type === "step_failed") places.push(`${event.step_id} ${attempts.get(event.step_id) ?? 0}`);
+    if (event.type === "step_completed" || event.type === "step_failed")
+      places.push(`${event.step_id} ${attempts.get(event.step_id) ?? 0}`);
   }
   return places;
 }
@@ -234,18 +324,37 @@ function settledPlaces(events: readonly RunEvent[]): string[] {
 test("R-2 out of order members: only the missing ones of a fan-out are sent again", async () => {
   const store = await open();
   const inside = gate();
+  const hang = (): Promise<never> => {
+    inside.open();
+    return NEVER;
+  };
   const document = {
     steps: [tool("m", { args: item })],
     plan: { type: "map", source: { from: "literal", value: [0, 1, 2, 3, 4] }, item: "n", body: leaf("m") },
     budgets: { max_concurrency: 8 },
   };
-  const f = await fixture({ store, tools: { Do: { run: async (call) => ([1, 3, 4].includes(call.input as number) ? ok(call.input) : (inside.open(), NEVER)) } } });
+  const f = await fixture({
+    store,
+    tools: {
+      Do: { run: async (call) => ([1, 3, 4].includes(call.input as number) ? ok(call.input) : hang()) },
+    },
+  });
   const runId = await f.start(document);
   await inside.promise;
   await f.until(runId, (state) => [...state.steps.values()].filter((one) => one.status === "succeeded").length === 3);
   await f.engine.close();
   const sent: Json[] = [];
-  const g = await fixture({ store, tools: { Do: { run: (call) => (sent.push(call.input), ok(call.input)) } } });
+  const g = await fixture({
+    store,
+    tools: {
+      Do: {
+        run: (call) => {
+          sent.push(call.input);
+          return ok(call.input);
+        },
+      },
+    },
+  });
   expect((await g.resume(runId)).output).toEqual([0, 1, 2, 3, 4]);
   expect(sent).toEqual([0, 2]);
 });
@@ -253,8 +362,18 @@ test("R-2 out of order members: only the missing ones of a fan-out are sent agai
 test("R-2 a definition that was changed under its run: a clear refusal, and nothing is written by it", async () => {
   const store = await open();
   const inside = gate();
-  const first = { steps: [tool("a", { args: { v: 1 } }), tool("b")], plan: { type: "sequence", nodes: [leaf("a"), leaf("b")] } };
-  const f = await fixture({ store, tools: { Do: { run: async (call) => (call.step_id === "b" ? (inside.open(), NEVER) : ok(1)) } } });
+  const hang = (): Promise<never> => {
+    inside.open();
+    return NEVER;
+  };
+  const first = {
+    steps: [tool("a", { args: { v: 1 } }), tool("b")],
+    plan: { type: "sequence", nodes: [leaf("a"), leaf("b")] },
+  };
+  const f = await fixture({
+    store,
+    tools: { Do: { run: async (call) => (call.step_id === "b" ? hang() : ok(1)) } },
+  });
   const runId = await f.start(first);
   await inside.promise;
   await f.engine.close();
@@ -263,11 +382,18 @@ test("R-2 a definition that was changed under its run: a clear refusal, and noth
     return bytes === undefined ? undefined : Buffer.from(Buffer.from(bytes).toString("utf8").replace('"v":1', '"v":2'));
   };
   let calls = 0;
-  const g = await fixture({ store: wrapStore(store, { getBundle }), quiet: true, tools: { Do: { run: () => ok(++calls) } } });
+  const g = await fixture({
+    store: wrapStore(store, { getBundle }),
+    quiet: true,
+    tools: { Do: { run: () => ok(++calls) } },
+  });
   const tree = await g.engine.attach(runId);
   if (tree === undefined) throw new Error("not claimed");
   const marked = tree.state(runId).last_sequence;
-  await expect(g.engine.go(tree, "explicit")).rejects.toMatchObject({ code: "nondeterminism", message: expect.stringContaining('"a"') });
+  await expect(g.engine.go(tree, "explicit")).rejects.toMatchObject({
+    code: "nondeterminism",
+    message: expect.stringContaining('"a"'),
+  });
   await g.engine.idle(runId);
   expect([calls, (await g.state(runId)).last_sequence]).toEqual([0, marked]);
   // The program that started it is back: it goes on.
@@ -280,13 +406,43 @@ test("R-24 a dispatch keeps its id when it is sent again, and a retry has anothe
   const ids: string[] = [];
   const inside = gate();
   const document = { steps: [tool("a")], plan: { type: "retry", max_attempts: 2, node: leaf("a") } };
-  const f = await fixture({ store, tools: { Do: { side_effect: "idempotent", capabilities: ["write"], run: async (call) => { ids.push(call.dispatch_id); inside.open(); return NEVER; } } } });
+  const f = await fixture({
+    store,
+    tools: {
+      Do: {
+        side_effect: "idempotent",
+        capabilities: ["write"],
+        run: async (call) => {
+          ids.push(call.dispatch_id);
+          inside.open();
+          return NEVER;
+        },
+      },
+    },
+  });
   const runId = await f.start(document);
   await inside.promise;
   await f.engine.close();
   const sent: number[] = [];
-  const g = await fixture({ store, tools: { Do: { side_effect: "idempotent", capabilities: ["write"], run: (call) => { ids.push(call.dispatch_id); sent.push(call.redispatch); return ids.length === 2 ? failed(true) : ok(1); } } } });
+  const g = await fixture({
+    store,
+    tools: {
+      Do: {
+        side_effect: "idempotent",
+        capabilities: ["write"],
+        run: (call) => {
+          ids.push(call.dispatch_id);
+          sent.push(call.redispatch);
+          return ids.length === 2 ? failed(true) : ok(1);
+        },
+      },
+    },
+  });
   const state = await g.resume(runId);
-  expect([state.status, state.steps.get("a")?.attempts, state.usage]).toMatchObject(["succeeded", 2, { steps: 2, retries: 1 }]);
+  expect([state.status, state.steps.get("a")?.attempts, state.usage]).toMatchObject([
+    "succeeded",
+    2,
+    { steps: 2, retries: 1 },
+  ]);
   expect([ids[0] === ids[1], ids[1] === ids[2], sent]).toEqual([true, false, [1, 0]]);
 });

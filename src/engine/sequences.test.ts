@@ -28,7 +28,15 @@ test("RP-47 one retry", async () => {
   let n = 0;
   const f = await fixture({ store: await open(), tools: { Read: { run: () => (n++ === 0 ? failed() : ok(1)) } } });
   const state = await f.run({ ...one, plan: { type: "retry", max_attempts: 2, delay_ms: 5, node: one.plan } });
-  expect(await f.kinds(state.header.run_id)).toEqual([...R, ...S, "step_failed", "phase retry_reserved", ...S, "step_completed", "run_succeeded"]);
+  expect(await f.kinds(state.header.run_id)).toEqual([
+    ...R,
+    ...S,
+    "step_failed",
+    "phase retry_reserved",
+    ...S,
+    "step_completed",
+    "run_succeeded",
+  ]);
   expect(state.steps.get("inspect")).toMatchObject({ attempts: 2, visit: 2 });
   expect(state.usage).toMatchObject({ steps: 2, retries: 1 });
 });
@@ -41,7 +49,10 @@ test("RP-48 an agent step; its two phases repeat with every attempt at a fitting
   const state = await f.run({ steps: [agent], plan: leaf("ask") });
   expect(await f.kinds(state.header.run_id)).toEqual([...R, ...S, ...A, "step_completed", "run_succeeded"]);
   let n = 0;
-  const g = await fixture({ store: await open(), agents: agentPort(() => ({ type: "succeeded", output: n++ === 0 ? "no" : 2, usage })) });
+  const g = await fixture({
+    store: await open(),
+    agents: agentPort(() => ({ type: "succeeded", output: n++ === 0 ? "no" : 2, usage })),
+  });
   const twice = await g.run({ steps: [agent], plan: leaf("ask") });
   expect(await g.kinds(twice.header.run_id)).toEqual([...R, ...S, ...A, ...A, "step_completed", "run_succeeded"]);
   expect(twice.usage).toEqual({ steps: 1, retries: 0, agents: 2, tokens: 6, cost_micros: 2 });
@@ -64,11 +75,25 @@ test("RP-49 a tool that asks first, and one that the policy asks about", async (
   expect(calls).toBe(0);
   // R-9: after the grant the same attempt starts again, uncharged.
   const wait = asked.waits[0];
-  await g.signal(asked.header.run_id, "approve", { wait_id: wait?.wait_id ?? "", digest: wait?.digest ?? "", decided_by: "me" });
+  await g.signal(asked.header.run_id, "approve", {
+    wait_id: wait?.wait_id ?? "",
+    digest: wait?.digest ?? "",
+    decided_by: "me",
+  });
   await g.engine.idle(asked.header.run_id);
-  expect(await g.kinds(asked.header.run_id)).toEqual([...asks, "grant_issued", "run_started", "step_started", "step_completed", "run_succeeded"]);
+  expect(await g.kinds(asked.header.run_id)).toEqual([
+    ...asks,
+    "grant_issued",
+    "run_started",
+    "step_started",
+    "step_completed",
+    "run_succeeded",
+  ]);
   const starts = (await g.events(asked.header.run_id)).filter((event) => event.type === "step_started");
-  expect(starts.map((event) => [event.attempt, event.grant])).toEqual([[1, undefined], [1, wait?.wait_id]]);
+  expect(starts.map((event) => [event.attempt, event.grant])).toEqual([
+    [1, undefined],
+    [1, wait?.wait_id],
+  ]);
   expect((await g.state(asked.header.run_id)).usage.steps).toBe(1);
 });
 
@@ -103,9 +128,21 @@ test("RP-50 the open instances are cancelled in id order", async () => {
   const ids = ["zed", "beta", "alpha"];
   const f = await fixture({
     store: await open(),
-    tools: { Read: { run: async (call) => { if (++running === 2) entered.open(); await aborted(call); return ok(1); } } },
+    tools: {
+      Read: {
+        run: async (call) => {
+          if (++running === 2) entered.open();
+          await aborted(call);
+          return ok(1);
+        },
+      },
+    },
   });
-  const runId = await f.start({ steps: ids.map((id) => tool(id)), plan: { type: "parallel", nodes: ids.map(leaf) }, budgets: { max_concurrency: 2 } });
+  const runId = await f.start({
+    steps: ids.map((id) => tool(id)),
+    plan: { type: "parallel", nodes: ids.map(leaf) },
+    budgets: { max_concurrency: 2 },
+  });
   await entered.promise;
   await f.signal(runId, "cancel");
   const cancelled = (await f.events(runId)).filter((event) => event.type === "step_cancelled");
@@ -113,7 +150,18 @@ test("RP-50 the open instances are cancelled in id order", async () => {
 });
 
 test("RP-51 the wall time ends what is open, before the run", async () => {
-  const f = await fixture({ store: await open(), limits: { stop_grace_ms: 20 }, tools: { Read: { run: async (call) => { await aborted(call); return ok(1); } } } });
+  const f = await fixture({
+    store: await open(),
+    limits: { stop_grace_ms: 20 },
+    tools: {
+      Read: {
+        run: async (call) => {
+          await aborted(call);
+          return ok(1);
+        },
+      },
+    },
+  });
   const state = await f.run({ ...one, budgets: { wall_time_ms: 50 } });
   expect(await f.kinds(state.header.run_id)).toEqual([...R, ...S, "step_failed", "run_failed"]);
   expect(state.failure?.code).toBe("budget_exceeded");
@@ -127,29 +175,63 @@ test("RP-51 with nothing open, the never-entered frontier fails", async () => {
   const plan = {
     type: "sequence",
     nodes: [
-      { type: "parallel", nodes: [leaf("a"), { type: "choice", condition: { from: "literal", value: true }, then_branch: leaf("b"), else_branch: leaf("c") }] },
+      {
+        type: "parallel",
+        nodes: [
+          leaf("a"),
+          {
+            type: "choice",
+            condition: { from: "literal", value: true },
+            then_branch: leaf("b"),
+            else_branch: leaf("c"),
+          },
+        ],
+      },
       leaf("d"),
     ],
   };
-  const runId = await f.start({ steps: ["a", "b", "c", "d"].map((id) => tool(id)), plan, budgets: { wall_time_ms: 1 } }, {}, { created_at_ms: 1 });
+  const runId = await f.start(
+    { steps: ["a", "b", "c", "d"].map((id) => tool(id)), plan, budgets: { wall_time_ms: 1 } },
+    {},
+    { created_at_ms: 1 },
+  );
   await f.engine.idle(runId);
   const state = await f.state(runId);
   expect(state.status).toBe("failed");
   expect(await f.kinds(runId)).toEqual([...R, "step_failed", "step_failed", "step_failed", "run_failed"]);
-  expect([...state.steps.values()].map((step) => [step.id, step.attempts]).sort()).toEqual([["a", 0], ["b", 0], ["c", 0]]);
+  expect([...state.steps.values()].map((step) => [step.id, step.attempts]).sort()).toEqual([
+    ["a", 0],
+    ["b", 0],
+    ["c", 0],
+  ]);
 });
 
 test("RP-52 skip_dependents skips the rest; the unchosen branch is skipped before the chosen one runs", async () => {
-  const f = await fixture({ store: await open(), tools: { Read: { run: (call) => (call.step_id === "first" ? failed(false) : ok(1)) } } });
+  const f = await fixture({
+    store: await open(),
+    tools: { Read: { run: (call) => (call.step_id === "first" ? failed(false) : ok(1)) } },
+  });
   const state = await f.run({
     steps: [tool("first", { failure: "skip_dependents" }), tool("second"), tool("third")],
     plan: { type: "sequence", nodes: [{ type: "sequence", nodes: [leaf("first"), leaf("second")] }, leaf("third")] },
   });
-  expect(await f.kinds(state.header.run_id)).toEqual([...R, ...S, "step_failed", "step_skipped", "step_skipped", "run_failed"]);
+  expect(await f.kinds(state.header.run_id)).toEqual([
+    ...R,
+    ...S,
+    "step_failed",
+    "step_skipped",
+    "step_skipped",
+    "run_failed",
+  ]);
   expect(state.failure?.code).toBe("dependency_skipped");
   const choice = await f.run({
     steps: [tool("yes"), tool("no")],
-    plan: { type: "choice", condition: { from: "literal", value: true }, then_branch: leaf("yes"), else_branch: leaf("no") },
+    plan: {
+      type: "choice",
+      condition: { from: "literal", value: true },
+      then_branch: leaf("yes"),
+      else_branch: leaf("no"),
+    },
   });
   expect(await f.kinds(choice.header.run_id)).toEqual([...R, "step_skipped", ...S, "step_completed", "run_succeeded"]);
   expect(choice.steps.get("no")).toMatchObject({ status: "skipped", attempts: 0, input_hash: "" });

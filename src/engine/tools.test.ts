@@ -30,7 +30,9 @@ test("RP-41 what a tool reports becomes a failure; its words do not", async () =
     const state = await f.run(one());
     expect(state.failure).toMatchObject({ code, retryable });
     expect(JSON.stringify(state.failure)).not.toContain("private");
-    expect((await f.events(state.header.run_id)).find((event) => event.type === "step_failed")).toMatchObject({ detail: "private" });
+    expect((await f.events(state.header.run_id)).find((event) => event.type === "step_failed")).toMatchObject({
+      detail: "private",
+    });
   }
 });
 
@@ -50,14 +52,23 @@ test("R-8 the intent of a mutating or idempotent call is durable before the call
           side_effect,
           capabilities: ["write"],
           run: async (call) => {
-            seen = (await store.readSegments(call.run_id, 0, 1 << 20)).flatMap((segment) => unpackText(segment).trim().split("\n"));
+            seen = (await store.readSegments(call.run_id, 0, 1 << 20)).flatMap((segment) =>
+              unpackText(segment).trim().split("\n"),
+            );
             return ok(1);
           },
         },
       },
     });
     await f.run(one());
-    expect(JSON.parse(seen.at(-1) ?? "{}")).toMatchObject({ type: "step_started", step_id: "do", attempt: 1, side_effect, tool: "Do", input: { n: 1 } });
+    expect(JSON.parse(seen.at(-1) ?? "{}")).toMatchObject({
+      type: "step_started",
+      step_id: "do",
+      attempt: 1,
+      side_effect,
+      tool: "Do",
+      input: { n: 1 },
+    });
   }
 });
 
@@ -66,7 +77,15 @@ test("R-3 read-only work that goes over the network or a shell waits for its int
   let seen = 0;
   const f = await fixture({
     store,
-    tools: { Do: { capabilities: ["network"], run: async (call) => { seen = (await store.getRun(call.run_id))?.last_sequence ?? 0; return ok(1); } } },
+    tools: {
+      Do: {
+        capabilities: ["network"],
+        run: async (call) => {
+          seen = (await store.getRun(call.run_id))?.last_sequence ?? 0;
+          return ok(1);
+        },
+      },
+    },
   });
   await f.run(one());
   expect(seen).toBe(5);
@@ -74,22 +93,40 @@ test("R-3 read-only work that goes over the network or a shell waits for its int
 
 test("R-8 a mutating tool fails by its own word only: reported, then retried as it says", async () => {
   let calls = 0;
-  const f = await fixture({ store: await open(), tools: { Do: { ...writes, run: () => (calls++ === 0 ? failed(true) : ok("done")) } } });
+  const f = await fixture({
+    store: await open(),
+    tools: { Do: { ...writes, run: () => (calls++ === 0 ? failed(true) : ok("done")) } },
+  });
   const state = await f.run({ ...one(), plan: { type: "retry", max_attempts: 3, node: leaf("do") } });
   expect([state.status, state.output, calls]).toEqual(["succeeded", "done", 2]);
   const g = await fixture({ store: await open(), tools: { Do: { ...writes, run: () => failed(false) } } });
-  expect((await g.run({ ...one(), plan: { type: "retry", max_attempts: 3, node: leaf("do") } })).steps.get("do")).toMatchObject({ attempts: 1 });
+  expect(
+    (await g.run({ ...one(), plan: { type: "retry", max_attempts: 3, node: leaf("do") } })).steps.get("do"),
+  ).toMatchObject({ attempts: 1 });
 });
 
 test("R-8 anything else that a mutating tool does is an unknown outcome: no retry, no policy, a repair", async () => {
   let calls = 0;
   const f = await fixture({
     store: await open(),
-    tools: { Do: { ...writes, run: () => { calls++; throw new Error("socket hang up"); } } },
+    tools: {
+      Do: {
+        ...writes,
+        run: () => {
+          calls++;
+          throw new Error("socket hang up");
+        },
+      },
+    },
   });
-  const state = await f.run({ ...one({ failure: "continue_with_error" }), plan: { type: "retry", max_attempts: 3, node: leaf("do") } });
+  const state = await f.run({
+    ...one({ failure: "continue_with_error" }),
+    plan: { type: "retry", max_attempts: 3, node: leaf("do") },
+  });
   expect([state.status, calls]).toEqual(["suspended", 1]);
-  expect(state.waits).toMatchObject([{ type: "repair", step_id: "do", tool: "Do", input: { n: 1 }, evidence: { attempt: 1 } }]);
+  expect(state.waits).toMatchObject([
+    { type: "repair", step_id: "do", tool: "Do", input: { n: 1 }, evidence: { attempt: 1 } },
+  ]);
   expect(state.steps.get("do")).toMatchObject({ status: "suspended", failure: { code: "recovery_suspended" } });
   // R-17: it is not continued; a person says what became of it.
   await expect(f.resume(state.header.run_id)).rejects.toMatchObject({ code: "not_possible" });
@@ -112,7 +149,12 @@ test("R-8 each answer of a repair: succeeded, failed, cancelled, retry", async (
     const f = await fixture({ store: await open(), tools: { Do: { ...writes, run } } });
     const waiting = await f.run(one());
     const runId = waiting.header.run_id;
-    await f.signal(runId, "repair", { wait_id: waiting.waits[0]?.wait_id ?? "", resolution, decided_by: "me", ...more });
+    await f.signal(runId, "repair", {
+      wait_id: waiting.waits[0]?.wait_id ?? "",
+      resolution,
+      decided_by: "me",
+      ...more,
+    });
     await f.engine.idle(runId);
     expect(await f.state(runId)).toMatchObject(end);
     // A new attempt has a new id: the owner may have seen the old one.
@@ -121,10 +163,25 @@ test("R-8 each answer of a repair: succeeded, failed, cancelled, retry", async (
 });
 
 test("R-8 an answer to a repair that does not fit the output schema changes nothing", async () => {
-  const f = await fixture({ store: await open(), tools: { Do: { ...writes, run: () => { throw new Error("gone"); } } } });
+  const f = await fixture({
+    store: await open(),
+    tools: {
+      Do: {
+        ...writes,
+        run: () => {
+          throw new Error("gone");
+        },
+      },
+    },
+  });
   const waiting = await f.run(one({ output_schema: { type: "integer" } }));
   const runId = waiting.header.run_id;
-  await f.signal(runId, "repair", { wait_id: waiting.waits[0]?.wait_id ?? "", resolution: "succeeded", output: "text", decided_by: "me" });
+  await f.signal(runId, "repair", {
+    wait_id: waiting.waits[0]?.wait_id ?? "",
+    resolution: "succeeded",
+    output: "text",
+    decided_by: "me",
+  });
   await f.engine.idle(runId);
   expect((await f.state(runId)).last_sequence).toBe(waiting.last_sequence);
 });
@@ -145,7 +202,11 @@ test("C06 R-12 a step's timeout: read-only and idempotent fail retryably, a muta
       if (how === "hears") throw new Error("aborted");
       return ok("just in time");
     };
-    const f = await fixture({ store: await open(), limits: { stop_grace_ms: 5 }, tools: { Do: { side_effect, capabilities: ["write"], run } } });
+    const f = await fixture({
+      store: await open(),
+      limits: { stop_grace_ms: 5 },
+      tools: { Do: { side_effect, capabilities: ["write"], run } },
+    });
     const state = await f.run(one({ timeout_ms: 10 }));
     expect([side_effect, how, state.status]).toEqual([side_effect, how, status]);
     if (status === "failed") expect(state.failure).toMatchObject({ code: "execution_failed", retryable: true });
@@ -211,12 +272,15 @@ test("R-10 a receipt is durable before the tool goes on; after a crash its owner
   });
   const dying = await fixture({
     store: cutStore(store, 3),
-    tools: mutation(async () => ({ type: "unknown" }), async (call) => {
-      await call.receipt({ ticket: 7 });
-      at = (await store.getRun(call.run_id))?.last_sequence ?? 0;
-      inside.open();
-      return NEVER;
-    }),
+    tools: mutation(
+      async () => ({ type: "unknown" }),
+      async (call) => {
+        await call.receipt({ ticket: 7 });
+        at = (await store.getRun(call.run_id))?.last_sequence ?? 0;
+        inside.open();
+        return NEVER;
+      },
+    ),
   });
   const runId = await dying.start(one());
   await inside.promise;
@@ -227,7 +291,13 @@ test("R-10 a receipt is durable before the tool goes on; after a crash its owner
   const seen: Json[] = [];
   const f = await fixture({
     store,
-    tools: mutation(async (_, query) => (seen.push(query.receipt), { type: "succeeded", output: "from its owner" }), () => ok(++calls)),
+    tools: mutation(
+      async (_, query) => {
+        seen.push(query.receipt);
+        return { type: "succeeded", output: "from its owner" };
+      },
+      () => ok(++calls),
+    ),
   });
   const state = await f.resume(runId);
   expect([state.status, state.output, calls, seen]).toEqual(["succeeded", "from its owner", 0, [{ ticket: 7 }]]);
@@ -245,13 +315,37 @@ test("R-10 a mutation without a receipt is looked up once; absent is sent again 
     const store = await open();
     const inside = gate<string>();
     const lookup = answer === undefined ? {} : { lookup: async () => answer };
-    const dying = await fixture({ store: cutStore(store, 2), tools: { Do: { ...writes, ...lookup, run: (call) => { inside.open(call.dispatch_id); return NEVER; } } } });
+    const dying = await fixture({
+      store: cutStore(store, 2),
+      tools: {
+        Do: {
+          ...writes,
+          ...lookup,
+          run: (call) => {
+            inside.open(call.dispatch_id);
+            return NEVER;
+          },
+        },
+      },
+    });
     const runId = await dying.start(one());
     const id = await inside.promise;
     dying.engine.holds(runId)?.append(runId, [{ type: "decision", key: "last words", value: 1 }]);
     await dying.engine.idle(runId).catch(() => undefined);
     const sent: [string, number, number][] = [];
-    const f = await fixture({ store, tools: { Do: { ...writes, ...lookup, run: (call) => { sent.push([call.dispatch_id, call.attempt, call.redispatch]); return ok(1); } } } });
+    const f = await fixture({
+      store,
+      tools: {
+        Do: {
+          ...writes,
+          ...lookup,
+          run: (call) => {
+            sent.push([call.dispatch_id, call.attempt, call.redispatch]);
+            return ok(1);
+          },
+        },
+      },
+    });
     const state = answer === undefined ? await f.resume(runId, "auto") : await f.resume(runId);
     expect([answer?.type, state.status, sent]).toEqual([answer?.type, status, calls === 1 ? [[id, 1, 1]] : []]);
     expect(state.usage.steps).toBe(1);
@@ -264,8 +358,17 @@ test("SC-35 a handle reaches the tool resolved; the journal holds only the handl
   let seen: Json = null;
   const f = await fixture({
     store,
-    secrets: { resolve: async (name) => (name === "vault" ? { ok: true, value: secret } : { ok: false, reason: "unknown" }) },
-    tools: { Do: { run: (call) => { seen = call.input; return call.step_id === "echo" ? ok({ [`key ${secret}`]: 1 }) : ok("$(rm -rf /) {{braces}} `x`"); } } },
+    secrets: {
+      resolve: async (name) => (name === "vault" ? { ok: true, value: secret } : { ok: false, reason: "unknown" }),
+    },
+    tools: {
+      Do: {
+        run: (call) => {
+          seen = call.input;
+          return call.step_id === "echo" ? ok({ [`key ${secret}`]: 1 }) : ok("$(rm -rf /) {{braces}} `x`");
+        },
+      },
+    },
   });
   const args = { token: { $secret: "vault" }, text: "$(rm -rf /) {{braces}}" };
   const state = await f.run({ steps: [tool("use", { args })], plan: leaf("use") });
@@ -290,14 +393,26 @@ test("SC-35 a secret in a late answer is not kept either", async () => {
     store,
     limits: { stop_grace_ms: 5 },
     secrets: { resolve: async () => ({ ok: true, value: secret }) },
-    tools: { Do: { ...writes, run: async () => { await answer.promise; return ok({ echoed: secret }); } } },
+    tools: {
+      Do: {
+        ...writes,
+        run: async () => {
+          await answer.promise;
+          return ok({ echoed: secret });
+        },
+      },
+    },
   });
   const waiting = await f.run(one({ timeout_ms: 5, args: { token: { $secret: "vault" } } }));
   const runId = waiting.header.run_id;
   answer.open();
   const kept = await f.until(runId, (state) => state.waits[0]?.evidence?.late_results.length === 1);
-  expect(kept.waits[0]?.evidence?.late_results).toMatchObject([{ type: "succeeded", unstorable: expect.stringContaining("secret") }]);
-  expect((await store.readSegments(runId, 0, 1 << 20)).map((segment) => unpackText(segment)).join("")).not.toContain(secret);
+  expect(kept.waits[0]?.evidence?.late_results).toMatchObject([
+    { type: "succeeded", unstorable: expect.stringContaining("secret") },
+  ]);
+  expect((await store.readSegments(runId, 0, 1 << 20)).map((segment) => unpackText(segment)).join("")).not.toContain(
+    secret,
+  );
 });
 
 test("SC-37 plan mode blocks what writes with no call, and lets reading pass with the posture", async () => {
@@ -308,40 +423,95 @@ test("SC-37 plan mode blocks what writes with no call, and lets reading pass wit
     policy: {
       fingerprint: "plan",
       decide: ({ posture, side_effect }) =>
-        posture === "read_only" && side_effect !== "read_only" ? { decision: "deny", reason: "plan mode", cause: "plan_mode" } : { decision: "allow" },
+        posture === "read_only" && side_effect !== "read_only"
+          ? { decision: "deny", reason: "plan mode", cause: "plan_mode" }
+          : { decision: "allow" },
     },
     tools: {
-      Read: { run: (call) => { calls.push([call.tool, call.posture]); return ok(1); } },
-      Write: { ...writes, run: (call) => { calls.push([call.tool, call.posture]); return ok(1); } },
+      Read: {
+        run: (call) => {
+          calls.push([call.tool, call.posture]);
+          return ok(1);
+        },
+      },
+      Write: {
+        ...writes,
+        run: (call) => {
+          calls.push([call.tool, call.posture]);
+          return ok(1);
+        },
+      },
     },
   });
   await store.updateSession("00000000-0000-7000-8000-000000000001", { posture: "read_only" }, Date.now());
-  const state = await f.run({ steps: [tool("read", { tool: "Read" }), tool("write", { tool: "Write" })], plan: { type: "sequence", nodes: [leaf("read"), leaf("write")] } });
+  const state = await f.run({
+    steps: [tool("read", { tool: "Read" }), tool("write", { tool: "Write" })],
+    plan: { type: "sequence", nodes: [leaf("read"), leaf("write")] },
+  });
   expect(state.failure).toMatchObject({ code: "execution_failed", retryable: false });
   expect(state.failure?.message).toContain("Plan mode");
   expect(calls).toEqual([["Read", "read_only"]]);
 });
 
 test("RP-20 a workspace whose trust was taken back fails as untrusted", async () => {
-  const f = await fixture({ store: await open(), trusted: false, policy: { fingerprint: "x", decide: () => ({ decision: "deny", reason: "no", cause: "trust" }) }, tools: { Do: { run: () => ok(1) } } });
+  const f = await fixture({
+    store: await open(),
+    trusted: false,
+    policy: { fingerprint: "x", decide: () => ({ decision: "deny", reason: "no", cause: "trust" }) },
+    tools: { Do: { run: () => ok(1) } },
+  });
   expect((await f.run(one())).failure?.code).toBe("untrusted_workspace");
 });
 
 test("SC-39 RP-68 a detached tool is killed, then shown as running; a person settles it", async () => {
   let killed = 0;
-  const f = await fixture({ store: await open(), tools: { Do: { ...writes, run: () => ({ type: "running", kill: async () => (killed++, true) }) } } });
+  const f = await fixture({
+    store: await open(),
+    tools: {
+      Do: {
+        ...writes,
+        run: () => ({
+          type: "running",
+          kill: async () => {
+            killed++;
+            return true;
+          },
+        }),
+      },
+    },
+  });
   const state = await f.run(one());
   expect(state.waits).toMatchObject([{ type: "tool_running", step_id: "do", tool: "Do", killed: true }]);
   expect(killed).toBe(1);
-  expect((await f.kinds(state.header.run_id)).slice(-3)).toEqual(["phase suspension_context_persisted", "step_suspended", "run_suspended"]);
-  await f.signal(state.header.run_id, "repair", { wait_id: state.waits[0]?.wait_id ?? "", resolution: "succeeded", output: 1, decided_by: "me" });
+  expect((await f.kinds(state.header.run_id)).slice(-3)).toEqual([
+    "phase suspension_context_persisted",
+    "step_suspended",
+    "run_suspended",
+  ]);
+  await f.signal(state.header.run_id, "repair", {
+    wait_id: state.waits[0]?.wait_id ?? "",
+    resolution: "succeeded",
+    output: 1,
+    decided_by: "me",
+  });
   await f.engine.idle(state.header.run_id);
   expect((await f.state(state.header.run_id)).status).toBe("succeeded");
 });
 
 test("RP-68 a tool that asks first is told that it was approved", async () => {
   const seen: (true | undefined)[] = [];
-  const f = await fixture({ store: await open(), tools: { Do: { ...writes, run: (call) => { seen.push(call.approved); return call.approved === true ? ok(1) : { type: "needs_approval", prompt: "sure?" }; } } } });
+  const f = await fixture({
+    store: await open(),
+    tools: {
+      Do: {
+        ...writes,
+        run: (call) => {
+          seen.push(call.approved);
+          return call.approved === true ? ok(1) : { type: "needs_approval", prompt: "sure?" };
+        },
+      },
+    },
+  });
   const state = await f.run(one());
   await f.signal(state.header.run_id, "approve", { wait_id: state.waits[0]?.wait_id ?? "", decided_by: "me" });
   await f.engine.idle(state.header.run_id);

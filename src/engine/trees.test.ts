@@ -7,7 +7,14 @@ import { aborted, cutStore, type FakeTool, failed, fixture, gate, NEVER, ok, Tes
 const open = () => openSqliteStore({ path: ":memory:" });
 const leaf = (step: string) => ({ type: "step", step });
 const tool = (id: string, more: object = {}) => ({ id, type: "tool", tool: "Read", capabilities: ["read"], ...more });
-const call = (id: string, workflow_id: string, more: object = {}) => ({ id, type: "workflow", workflow_id, revision: 1, args: {}, ...more });
+const call = (id: string, workflow_id: string, more: object = {}) => ({
+  id,
+  type: "workflow",
+  workflow_id,
+  revision: 1,
+  args: {},
+  ...more,
+});
 const flow = (id: string, steps: readonly { id: string }[], budgets: object = {}) => ({
   id,
   steps,
@@ -20,9 +27,21 @@ test("SC-34 a nested run has its own journal, its parent's names, and no place o
   const state = await f.run(flow("top", [call("inner", "child")]), {}, { nested: [flow("child", [tool("work")])] });
   expect(state).toMatchObject({ status: "succeeded", output: "from the child" });
   const [root, child] = await f.store.treeRuns(state.header.run_id);
-  expect(child).toMatchObject({ parent_run_id: root?.run_id, parent_step_id: "inner", session_id: root?.session_id, bundle_hash: root?.bundle_hash, depth: 1 });
+  expect(child).toMatchObject({
+    parent_run_id: root?.run_id,
+    parent_step_id: "inner",
+    session_id: root?.session_id,
+    bundle_hash: root?.bundle_hash,
+    depth: 1,
+  });
   expect(await f.kinds(child?.run_id ?? "")).toEqual([
-    "run_queued", "run_started", "phase step_reserved", "step_queued", "step_started", "step_completed", "run_succeeded",
+    "run_queued",
+    "run_started",
+    "phase step_reserved",
+    "step_queued",
+    "step_started",
+    "step_completed",
+    "run_succeeded",
   ]);
   // The root shows the tree, the child its own (R-16).
   expect([root?.usage.steps, child?.usage.steps]).toEqual([2, 1]);
@@ -31,7 +50,11 @@ test("SC-34 a nested run has its own journal, its parent's names, and no place o
 
 test("SC-33 one step budget serves parent and child", async () => {
   const f = await fixture({ store: await open(), tools: { Read: { run: () => ok(1) } } });
-  const state = await f.run(flow("top", [call("inner", "child")], { max_steps: 1 }), {}, { nested: [flow("child", [tool("work")], { max_steps: 1 })] });
+  const state = await f.run(
+    flow("top", [call("inner", "child")], { max_steps: 1 }),
+    {},
+    { nested: [flow("child", [tool("work")], { max_steps: 1 })] },
+  );
   expect(state.failure).toMatchObject({ code: "budget_exceeded" });
   expect(state.failure?.message).toContain("step budget");
 });
@@ -39,7 +62,10 @@ test("SC-33 one step budget serves parent and child", async () => {
 test("RP-45 a child's failure passes through with code and retryable flag; retry runs it anew", async () => {
   let n = 0;
   const f = await fixture({ store: await open(), tools: { Read: { run: () => (n++ === 0 ? failed(true) : ok(n)) } } });
-  const top = { ...flow("top", [call("inner", "child")]), plan: { type: "retry", max_attempts: 2, node: leaf("inner") } };
+  const top = {
+    ...flow("top", [call("inner", "child")]),
+    plan: { type: "retry", max_attempts: 2, node: leaf("inner") },
+  };
   const state = await f.run(top, {}, { nested: [flow("child", [tool("work")])] });
   expect(state).toMatchObject({ status: "succeeded", output: 2 });
   const runs = await f.store.treeRuns(state.header.run_id);
@@ -62,7 +88,11 @@ test("RP-25 concurrency is the tree's: children and branches together never pass
       },
     },
   });
-  const many = { id: "many", steps: [tool("m")], plan: { type: "map", source: { from: "literal", value: [1, 2, 3, 4, 5] }, item: "n", body: leaf("m") } };
+  const many = {
+    id: "many",
+    steps: [tool("m")],
+    plan: { type: "map", source: { from: "literal", value: [1, 2, 3, 4, 5] }, item: "n", body: leaf("m") },
+  };
   const top = {
     id: "top",
     steps: [call("left", "many"), call("right", "many"), tool("mine")],
@@ -81,10 +111,29 @@ test("R-9 a grant waits for a permit like everything else", async () => {
   const f = await fixture({
     store: await open(),
     tools: {
-      Read: { run: async () => { most = Math.max(most, ++running); inside.open(); await leave.promise; running--; return ok(1); } },
-      Ask: { capabilities: ["write"], run: async () => { most = Math.max(most, ++running); await turn(); running--; return ok(2); } },
+      Read: {
+        run: async () => {
+          most = Math.max(most, ++running);
+          inside.open();
+          await leave.promise;
+          running--;
+          return ok(1);
+        },
+      },
+      Ask: {
+        capabilities: ["write"],
+        run: async () => {
+          most = Math.max(most, ++running);
+          await turn();
+          running--;
+          return ok(2);
+        },
+      },
     },
-    policy: { fingerprint: "ask", decide: ({ target }) => (target === "Ask" ? { decision: "ask", reason: "write" } : { decision: "allow" }) },
+    policy: {
+      fingerprint: "ask",
+      decide: ({ target }) => (target === "Ask" ? { decision: "ask", reason: "write" } : { decision: "allow" }),
+    },
   });
   const runId = await f.start({
     steps: [tool("ask", { tool: "Ask" }), tool("read")],
@@ -102,7 +151,20 @@ test("R-9 a grant waits for a permit like everything else", async () => {
 
 test("R-14 time suspended on an approval is no wall time; past the deadline a run ends as RP-51 says", async () => {
   const clock = new TestClock();
-  const f = await fixture({ store: await open(), clock, limits: { lease_ms: 1e9 }, tools: { Read: { run: () => ok(1) }, Hang: { run: async (c) => { await aborted(c); return ok(1); } } } });
+  const f = await fixture({
+    store: await open(),
+    clock,
+    limits: { lease_ms: 1e9 },
+    tools: {
+      Read: { run: () => ok(1) },
+      Hang: {
+        run: async (c) => {
+          await aborted(c);
+          return ok(1);
+        },
+      },
+    },
+  });
   const document = {
     steps: [{ id: "gate", type: "approval", prompt: "go on?" }, tool("hang", { tool: "Hang" })],
     plan: { type: "sequence", nodes: [leaf("gate"), leaf("hang")] },
@@ -117,7 +179,11 @@ test("R-14 time suspended on an approval is no wall time; past the deadline a ru
   expect(f.engine.holds(runId)?.state(runId).status).toBe("running");
   await clock.advance(200);
   await f.engine.idle(runId);
-  expect(await f.state(runId)).toMatchObject({ status: "failed", failure: { code: "budget_exceeded" }, suspended_ms: 50_000 });
+  expect(await f.state(runId)).toMatchObject({
+    status: "failed",
+    failure: { code: "budget_exceeded" },
+    suspended_ms: 50_000,
+  });
 });
 
 test("C09 cancelling a tree ends its children and grandchildren first, whatever they wait for", async () => {
@@ -126,10 +192,22 @@ test("C09 cancelling a tree ends its children and grandchildren first, whatever 
   const f = await fixture({
     store: await open(),
     limits: { stop_grace_ms: 50 },
-    tools: { Read: { run: async (c) => { if (++calls === 2) entered.open(); await aborted(c); return ok(1); } } },
+    tools: {
+      Read: {
+        run: async (c) => {
+          if (++calls === 2) entered.open();
+          await aborted(c);
+          return ok(1);
+        },
+      },
+    },
   });
   const grand = flow("grand", [tool("slow")]);
-  const child = { id: "child", steps: [call("one", "grand"), call("two", "grand")], plan: { type: "parallel", nodes: [leaf("one"), leaf("two")] } };
+  const child = {
+    id: "child",
+    steps: [call("one", "grand"), call("two", "grand")],
+    plan: { type: "parallel", nodes: [leaf("one"), leaf("two")] },
+  };
   const asks = { id: "asks", steps: [{ id: "gate", type: "approval", prompt: "?" }], plan: leaf("gate") };
   const top = {
     id: "top",
@@ -141,7 +219,8 @@ test("C09 cancelling a tree ends its children and grandchildren first, whatever 
   await entered.promise;
   const seen: string[] = [];
   const records = await f.store.treeRuns(runId);
-  for (const record of records) f.engine.subscribe(record.run_id, (events) => void seen.push(...ends(record.run_id, events)));
+  for (const record of records)
+    f.engine.subscribe(record.run_id, (events) => void seen.push(...ends(record.run_id, events)));
   await f.signal(runId, "cancel");
   await f.engine.idle(runId);
   const runs = await f.store.treeRuns(runId);
@@ -179,20 +258,50 @@ test("R-20 cancelling only a child fails its parent's step as cancelled, live an
 test("R-12 a child's open mutation keeps the whole tree from ending; its answer ends it", async () => {
   const entered = gate();
   const store = await open();
-  const tools = { Write: { side_effect: "mutating", capabilities: ["write"], run: async () => { entered.open(); return NEVER; } } } as const;
+  const tools = {
+    Write: {
+      side_effect: "mutating",
+      capabilities: ["write"],
+      run: async () => {
+        entered.open();
+        return NEVER;
+      },
+    },
+  } as const;
   const f = await fixture({ store, limits: { stop_grace_ms: 5 }, tools });
   const top = { ...flow("top", [call("inner", "child"), tool("other", { tool: "Write" })]) };
-  const runId = await f.start(top, {}, { nested: [flow("child", [tool("write", { tool: "Write", capabilities: ["write"] }), tool("next", { tool: "Write" })])] });
+  const runId = await f.start(
+    top,
+    {},
+    {
+      nested: [
+        flow("child", [tool("write", { tool: "Write", capabilities: ["write"] }), tool("next", { tool: "Write" })]),
+      ],
+    },
+  );
   await entered.promise;
   expect(await f.signal(runId, "cancel", { reason: "stop" })).toBe(true);
   await f.engine.idle(runId);
   const child = (await store.treeRuns(runId))[1]?.run_id ?? "";
-  expect(await f.state(child)).toMatchObject({ status: "suspended", stopping: { reason: "cancelled" }, waits: [{ type: "repair", stop_reason: "cancelled" }] });
-  expect(await f.state(runId)).toMatchObject({ status: "suspended", stopping: { reason: "cancelled", text: "stop" }, waits: [{ type: "child" }] });
+  expect(await f.state(child)).toMatchObject({
+    status: "suspended",
+    stopping: { reason: "cancelled" },
+    waits: [{ type: "repair", stop_reason: "cancelled" }],
+  });
+  expect(await f.state(runId)).toMatchObject({
+    status: "suspended",
+    stopping: { reason: "cancelled", text: "stop" },
+    waits: [{ type: "child" }],
+  });
   // The answer comes through another engine: nothing more is dispatched, and both end as the cancel would have.
   const g = await fixture({ store, tools });
   const wait = (await g.state(child)).waits[0];
-  await g.signal(runId, "repair", { wait_id: wait?.wait_id ?? "", resolution: "succeeded", output: 1, decided_by: "me" }, child);
+  await g.signal(
+    runId,
+    "repair",
+    { wait_id: wait?.wait_id ?? "", resolution: "succeeded", output: 1, decided_by: "me" },
+    child,
+  );
   await g.engine.idle(runId);
   expect(await g.state(child)).toMatchObject({ status: "cancelled" });
   expect((await g.state(child)).steps.get("write")).toMatchObject({ status: "succeeded", output: 1 });
@@ -216,7 +325,12 @@ test("R-11 a child that was queued and not started when its process died begins 
   expect((await dying.state(runId)).steps.get("inner")?.status).toBe("queued");
   const f = await fixture({ store, tools });
   const waiting = await f.resume(runId, "auto");
-  expect([waiting.status, waiting.waits.map((wait) => wait.type), waiting.steps.get("inner")?.status, calls]).toEqual(["suspended", ["approval"], "succeeded", 1]);
+  expect([waiting.status, waiting.waits.map((wait) => wait.type), waiting.steps.get("inner")?.status, calls]).toEqual([
+    "suspended",
+    ["approval"],
+    "succeeded",
+    1,
+  ]);
   await f.signal(runId, "approve", { wait_id: waiting.waits[0]?.wait_id ?? "", decided_by: "me" });
   await f.engine.idle(runId);
   expect(await f.state(runId)).toMatchObject({ status: "succeeded", output: [{ approved: true }, 1] });

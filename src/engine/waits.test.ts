@@ -2,17 +2,26 @@
 import { expect, test } from "vitest";
 import type { Json } from "../domain/json.ts";
 import { openSqliteStore } from "../stores/sqlite/index.ts";
-import { failed, fixture, type Fixture, type FixtureOptions, gate, ok, TestClock, turn } from "./fixture.ts";
+import { type Fixture, type FixtureOptions, failed, fixture, gate, ok, TestClock, turn } from "./fixture.ts";
 
 const open = () => openSqliteStore({ path: ":memory:" });
 const leaf = (step: string) => ({ type: "step", step });
 const tool = (id: string, more: object = {}) => ({ id, type: "tool", tool: "Read", capabilities: ["read"], ...more });
-const approval = (more: object = {}) => ({ steps: [{ id: "gate", type: "approval", prompt: "go on?", ...more }], plan: leaf("gate") });
+const approval = (more: object = {}) => ({
+  steps: [{ id: "gate", type: "approval", prompt: "go on?", ...more }],
+  plan: leaf("gate"),
+});
 const tools = { Read: { run: () => ok("read") } };
 /** The clock of these tests jumps further than a lease lasts. */
 const LONG = { lease_ms: 6e9 };
 
-async function decide(f: Fixture, runId: string, kind: "approve" | "deny" | "answer", more: Record<string, Json> = {}, wait = 0): Promise<void> {
+async function decide(
+  f: Fixture,
+  runId: string,
+  kind: "approve" | "deny" | "answer",
+  more: Record<string, Json> = {},
+  wait = 0,
+): Promise<void> {
   const wait_id = (await f.state(runId)).waits[wait]?.wait_id ?? "";
   expect(await f.signal(runId, kind, { wait_id, decided_by: "me", ...more })).toBe(true);
   await f.engine.idle(runId);
@@ -31,15 +40,30 @@ async function wake(f: Fixture, runId: string, clock: TestClock): Promise<void> 
 
 test("R-28 an approval: yes goes on, no is permission_denied, to which the step's policy applies; with outcome value both are the Decision", async () => {
   const cases = [
-    ["approve", {}, { status: "succeeded", output: { approved: true, decision: "approved", decided_by: "me", reason: "fine" } }],
+    [
+      "approve",
+      {},
+      { status: "succeeded", output: { approved: true, decision: "approved", decided_by: "me", reason: "fine" } },
+    ],
     ["deny", {}, { status: "failed", failure: { code: "permission_denied" } }],
-    ["deny", { failure: "continue_with_error" }, { status: "succeeded", output: { error: { code: "permission_denied" } } }],
-    ["deny", { outcome: "value" }, { status: "succeeded", output: { approved: false, decision: "denied", decided_by: "me" } }],
+    [
+      "deny",
+      { failure: "continue_with_error" },
+      { status: "succeeded", output: { error: { code: "permission_denied" } } },
+    ],
+    [
+      "deny",
+      { outcome: "value" },
+      { status: "succeeded", output: { approved: false, decision: "denied", decided_by: "me" } },
+    ],
   ] as const;
   for (const [kind, more, end] of cases) {
     const f = await fixture({ store: await open() });
     const waiting = await f.run(approval(more));
-    expect(waiting).toMatchObject({ status: "suspended", waits: [{ type: "approval", prompt: "go on?", step_id: "gate" }] });
+    expect(waiting).toMatchObject({
+      status: "suspended",
+      waits: [{ type: "approval", prompt: "go on?", step_id: "gate" }],
+    });
     await decide(f, waiting.header.run_id, kind, { reason: "fine" });
     expect(await f.state(waiting.header.run_id)).toMatchObject(end);
   }
@@ -68,7 +92,9 @@ test("R-28 silence never consents: past its deadline an approval has expired, an
     await clock.advance(0);
     await f.engine.idle(runId);
     expect(await f.state(runId)).toMatchObject(end);
-    expect((await f.events(runId)).filter((event) => event.type === "wait_closed")).toMatchObject([{ by: "expiry", decision: { decided_by: "deadline" } }]);
+    expect((await f.events(runId)).filter((event) => event.type === "wait_closed")).toMatchObject([
+      { by: "expiry", decision: { decided_by: "deadline" } },
+    ]);
   }
 });
 
@@ -88,7 +114,10 @@ test("C18 a timer of 30 days fires when it is due and not before, also in a proc
   const store = await open();
   const f = await fixture({ store, clock, limits: LONG, tools });
   const days = 30 * 86_400_000;
-  const waiting = await f.run({ steps: [{ id: "sleep", type: "wait", for_ms: days }, tool("after")], plan: { type: "sequence", nodes: [leaf("sleep"), leaf("after")] } });
+  const waiting = await f.run({
+    steps: [{ id: "sleep", type: "wait", for_ms: days }, tool("after")],
+    plan: { type: "sequence", nodes: [leaf("sleep"), leaf("after")] },
+  });
   const runId = waiting.header.run_id;
   expect(waiting).toMatchObject({ status: "suspended", waits: [{ type: "timer" }] });
   expect((await store.getTree(runId))?.wake_at_ms).toBe(waiting.waits[0]?.due_at_ms);
@@ -102,7 +131,14 @@ test("C18 a timer of 30 days fires when it is due and not before, also in a proc
 });
 
 test("C12 three approvals in parallel, answered in each order, with a restart between: the block ends after the third", async () => {
-  for (const order of [[0, 1, 2], [0, 2, 1], [1, 0, 2], [1, 2, 0], [2, 0, 1], [2, 1, 0]]) {
+  for (const order of [
+    [0, 1, 2],
+    [0, 2, 1],
+    [1, 0, 2],
+    [1, 2, 0],
+    [2, 0, 1],
+    [2, 1, 0],
+  ]) {
     const store = await open();
     const ids = ["a", "b", "c"];
     const f = await fixture({ store });
@@ -197,7 +233,18 @@ test("R-1 a signal from a second engine reaches the one that holds the tree", as
   const held = new Promise<void>((resolve) => (release = resolve));
   let entered: () => void = () => undefined;
   const inside = new Promise<void>((resolve) => (entered = resolve));
-  const f = await fixture({ store, tools: { Read: { run: async () => { entered(); await held; return ok(1); } } } });
+  const f = await fixture({
+    store,
+    tools: {
+      Read: {
+        run: async () => {
+          entered();
+          await held;
+          return ok(1);
+        },
+      },
+    },
+  });
   const runId = await f.start({
     steps: [tool("read"), { id: "gate", type: "approval", prompt: "?", outcome: "value" }],
     plan: { type: "parallel", nodes: [leaf("read"), leaf("gate")] },
@@ -205,7 +252,9 @@ test("R-1 a signal from a second engine reaches the one that holds the tree", as
   await inside;
   const waiting = await f.until(runId, (state) => state.waits.length === 1);
   const g = await fixture({ store });
-  expect(await g.signal(runId, "approve", { wait_id: waiting.waits[0]?.wait_id ?? "", decided_by: "other" })).toBe(true);
+  expect(await g.signal(runId, "approve", { wait_id: waiting.waits[0]?.wait_id ?? "", decided_by: "other" })).toBe(
+    true,
+  );
   expect((await f.state(runId)).steps.get("gate")?.status).toBe("succeeded");
   release();
   await f.engine.idle(runId);
@@ -216,11 +265,19 @@ test("R-19 a run is running while anything is, suspended when only waits are ope
   const store = await open();
   const f = await fixture({ store, tools });
   const waiting = await f.run({
-    steps: [{ id: "one", type: "approval", prompt: "1" }, { id: "two", type: "input", prompt: "2", schema: { type: "string" } }, tool("read")],
+    steps: [
+      { id: "one", type: "approval", prompt: "1" },
+      { id: "two", type: "input", prompt: "2", schema: { type: "string" } },
+      tool("read"),
+    ],
     plan: { type: "parallel", nodes: ["one", "two", "read"].map(leaf) },
   });
   expect(waiting.waits.map((wait) => wait.type)).toEqual(["approval", "input"]);
-  expect(await store.getRun(waiting.header.run_id)).toMatchObject({ status: "suspended", suspension: "approval", wait_count: 2 });
+  expect(await store.getRun(waiting.header.run_id)).toMatchObject({
+    status: "suspended",
+    suspension: "approval",
+    wait_count: 2,
+  });
   expect((await f.kinds(waiting.header.run_id)).filter((kind) => kind === "run_suspended")).toHaveLength(1);
 });
 
@@ -233,7 +290,11 @@ test("R-28 a denied tool approval is permission_denied for the step's policy, an
   });
   const waiting = await f.run({ steps: [tool("do", { failure: "continue_with_error" })], plan: leaf("do") });
   await decide(f, waiting.header.run_id, "deny");
-  expect(await f.state(waiting.header.run_id)).toMatchObject({ status: "succeeded", output: { error: { code: "permission_denied", retryable: false } }, usage: { steps: 1 } });
+  expect(await f.state(waiting.header.run_id)).toMatchObject({
+    status: "succeeded",
+    output: { error: { code: "permission_denied", retryable: false } },
+    usage: { steps: 1 },
+  });
   expect(calls).toBe(0);
 });
 
@@ -241,13 +302,32 @@ test("R-1 a pause, a raised budget and a cancel from a second engine reach the o
   const store = await open();
   const inside = gate();
   const leave = gate();
-  const f = await fixture({ store, tools: { Read: { run: async () => { inside.open(); await leave.promise; return ok(1); } } } });
+  const f = await fixture({
+    store,
+    tools: {
+      Read: {
+        run: async () => {
+          inside.open();
+          await leave.promise;
+          return ok(1);
+        },
+      },
+    },
+  });
   const g = await fixture({ store, tools });
-  const document = { steps: [tool("a"), tool("b")], plan: { type: "sequence", nodes: [leaf("a"), leaf("b")] }, budgets: { max_steps: 1 } };
+  const document = {
+    steps: [tool("a"), tool("b")],
+    plan: { type: "sequence", nodes: [leaf("a"), leaf("b")] },
+    budgets: { max_steps: 1 },
+  };
   const runId = await f.start(document);
   await inside.promise;
   expect(await g.signal(runId, "budget", { budget: { max_steps: 2 }, decided_by: "g" })).toBe(true);
-  expect((await g.events(runId)).at(-1)).toMatchObject({ type: "budget_raised", budget: { max_steps: 2 }, decided_by: "g" });
+  expect((await g.events(runId)).at(-1)).toMatchObject({
+    type: "budget_raised",
+    budget: { max_steps: 2 },
+    decided_by: "g",
+  });
   const paused = g.signal(runId, "pause", { decided_by: "g" });
   leave.open();
   expect(await paused).toBe(true);

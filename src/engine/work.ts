@@ -3,6 +3,7 @@ import type { Json } from "../domain/json.ts";
 import type { Definition } from "../domain/plan/definition.ts";
 import type { Failure, SideEffect, StopReason } from "../domain/run.ts";
 import type { AgentPort, Clock, Ids, PolicyPort, RunStore, SecretPort, SessionStore, Timer, ToolPort } from "../ports/index.ts";
+import type { LazyAbort } from "./lazy-abort.ts";
 import type { ChildRequest, ProgramHost, StepRequest, WaitRequest } from "./program-host.ts";
 
 /** Everything the engine reaches the outside through. */
@@ -89,7 +90,7 @@ export interface Job {
   sideEffect: SideEffect;
   /** Set when it is told to stop: what it still answers is not settled. */
   stop: StopReason | undefined;
-  readonly abort: AbortController;
+  readonly abort: LazyAbort;
   /** Resolves when the tool or agent has answered or can never be heard. */
   done: Promise<void>;
   ended: boolean;

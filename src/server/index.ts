@@ -6,6 +6,5 @@ export { mountedHandler } from "./mount.ts";
 export { openApiDocument } from "./openapi.ts";
 export type { AppOptions, McpHandler, ServerBounds } from "./options.ts";
 export { DEFAULT_PORT, type RunningServer, type ServeOptions, startServer } from "./serve.ts";
-export { isLive, readServerFile, type ServerFile, serverFilePath } from "./state-files.ts";
 export { startTelemetry, type Telemetry } from "./telemetry.ts";
 export { type TokenInfo, TokenFolder } from "./tokens.ts";

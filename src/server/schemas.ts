@@ -228,6 +228,18 @@ export const StepPage = z
   })
   .openapi("StepPage");
 export const StepDetail = z.looseObject({ id: z.string(), status: stepStatus, attempts: count, input_hash: z.string(), tries: z.array(z.looseObject({ attempt: count })) }).openapi("StepDetail");
+const attemptStatus = z.enum(["running", "suspended", "succeeded", "failed", "cancelled"]);
+export const attemptStatusList = queryList(attemptStatus);
+export const AttemptPage = z
+  .strictObject({
+    attempts: z.array(z.looseObject({ step_id: z.string(), attempt: count, dispatch_id: sha256, side_effect: z.string(), status: attemptStatus, has_receipt: z.boolean(), redispatches: count, prepared_at_ms: ms })),
+    next_cursor,
+  })
+  .openapi("AttemptPage");
+export const Findings = z.strictObject({ findings: z.array(z.looseObject({})), truncated: z.boolean() }).openapi("Findings");
+export const Installation = z
+  .strictObject({ ok: z.boolean(), checks: z.array(z.strictObject({ name: z.string(), ok: z.boolean(), detail: z.string(), fix: z.string().optional() })) })
+  .openapi("Installation");
 export const WaitPage = z.strictObject({ waits: z.array(z.union([PublicWait, Wait])), next_cursor }).openapi("WaitPage");
 
 export const Session = z

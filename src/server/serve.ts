@@ -2,6 +2,7 @@
 import { randomUUID } from "node:crypto";
 import { serverVersion } from "./version.ts";
 import type { Holdfast } from "../access/api.ts";
+import { INSTANCE_HEADER, serverFilePath } from "../config/index.ts";
 import { createApp } from "./app.ts";
 import { CursorSigner } from "./cursors.ts";
 import { hostNames, isLoopback } from "./gate.ts";
@@ -10,7 +11,7 @@ import { type Listening, listen } from "./listen.ts";
 import { SILENT, type ServerLog } from "./log.ts";
 import { Metrics } from "./metrics.ts";
 import type { McpHandler, ServerBounds } from "./options.ts";
-import { claimServerFile, INSTANCE_HEADER, keyMemoryPath, serverFilePath, serverSecret } from "./state-files.ts";
+import { claimServerFile, keyMemoryPath, serverSecret } from "./state-files.ts";
 import { newSecret, TokenFolder, tokenAuthenticator } from "./tokens.ts";
 
 export interface ServeOptions {

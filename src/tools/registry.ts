@@ -129,7 +129,10 @@ function mayRetry(error: ToolError, sideEffect: SideEffect): boolean {
 function contextOf(call: ToolCall): ToolContext {
   return {
     dispatch_id: call.dispatch_id,
-    signal: call.signal,
+    // Made when a tool asks for it: most do not.
+    get signal() {
+      return call.signal;
+    },
     workspace: call.workspace,
     run_id: call.run_id,
     step_id: call.step_id,

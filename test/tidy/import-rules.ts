@@ -34,7 +34,7 @@ export function importProblem(found: Import): string | undefined {
 
 function builtinProblem(from: string, specifier: string): string | undefined {
   if (from !== "domain" || !specifier.startsWith("node:") || specifier === "node:crypto") return undefined;
-  return "domain is pure: of Node it knows only createHash";
+  return "domain is pure: of Node it knows only the hash function";
 }
 
 function directionProblem(from: string, to: string): string | undefined {

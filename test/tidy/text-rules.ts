@@ -27,7 +27,7 @@ export function impurity(text: string): string | undefined {
   );
   if (names !== null) return names[0];
   const crypto = /import[^;]*from "node:crypto"/.exec(code)?.[0];
-  return crypto !== undefined && crypto !== 'import { createHash } from "node:crypto"' ? crypto : undefined;
+  return crypto !== undefined && crypto !== 'import { hash } from "node:crypto"' ? crypto : undefined;
 }
 
 const HOMES = ["work/main", "work/shared", "root", "Users/[^/\\s]+"].map((folder) => `(?<![\\w.@-])/${folder}/`);

@@ -239,19 +239,22 @@ export class ToolDispatch {
   async #call(job: Job, handover: Handover): Promise<Answer> {
     const { spec, input, posture, attempt, redispatch, approved } = handover;
     const tree = this.#tree;
+    const dispatch_id = dispatchId(job.run.runId, job.instance, attempt);
     const call = tree.ports.tools
       .call({
         tool: spec.tool,
         input,
-        dispatch_id: dispatchId(job.run.runId, job.instance, attempt),
-        tool_call_id: toolCallId(dispatchId(job.run.runId, job.instance, attempt), redispatch),
+        dispatch_id,
+        tool_call_id: toolCallId(dispatch_id, redispatch),
         run_id: job.run.runId,
         step_id: job.instance,
         attempt,
         redispatch,
         workspace: tree.services.workspace,
         posture,
-        signal: job.abort.signal,
+        get signal() {
+          return job.abort.signal;
+        },
         ...(approved ? { approved } : {}),
         receipt: (receipt) => this.#receipt(job, receipt),
       })

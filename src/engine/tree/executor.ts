@@ -12,6 +12,7 @@ import { deadlineMs, haltedSteps, type RunState } from "../../domain/state.ts";
 import type { Posture } from "../../ports/index.ts";
 import { Dispatch } from "../dispatch/index.ts";
 import type { LeaseGuard } from "../leases.ts";
+import { LazyAbort } from "../lazy-abort.ts";
 import { Permits } from "../permits.ts";
 import {
   type CancelRequest,
@@ -54,7 +55,7 @@ function newJob(run: ActiveRun, request: Job["request"]): Job {
     stage: "queued",
     stop: undefined,
     sideEffect: "read_only",
-    abort: new AbortController(),
+    abort: new LazyAbort(),
     done: Promise.resolve(),
     ended: false,
     givenUp: false,

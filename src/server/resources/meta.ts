@@ -2,7 +2,7 @@
 import type { Route } from "../routes.ts";
 import { BASE, ok, route } from "../routes.ts";
 import { pageOf } from "../page.ts";
-import { Health, Version } from "../schemas.ts";
+import { Health, Installation, Version } from "../schemas.ts";
 
 /** Raised when a journal line means something else than before (schema.ts of the stores has the table). */
 const JOURNAL_SCHEMA = 1;
@@ -48,6 +48,10 @@ export const metaRoutes: readonly Route[] = [
   route(
     { method: "get", path: "/metrics", role: "observer", tag: "server", summary: "Figures for Prometheus", responses: { 200: { description: "Exposition text", type: "text/plain" } } },
     async ({ context }) => ({ status: 200, body: await context.metrics.text(), headers: { "Content-Type": context.metrics.registry.contentType } }),
+  ),
+  route(
+    { method: "get", path: `${BASE}/doctor`, role: "operator", tag: "server", summary: "Whether this installation is fit to run work", responses: { 200: { description: "Part by part", schema: Installation } } },
+    async ({ context }) => ok(await context.holdfast.doctor()),
   ),
   route(
     {

@@ -6,7 +6,7 @@ import { canonicalJson } from "../../domain/json.ts";
 import { refusal } from "../problem.ts";
 import type { Answer, Asked, Route } from "../routes.ts";
 import { ok, route, RUN } from "../routes.ts";
-import { cursor, EventPage, limit, PublicRun, queryInt, Run, RunPage, sha256, StepDetail, StepPage, stepStatusList, Why } from "../schemas.ts";
+import { AttemptPage, attemptStatusList, cursor, EventPage, Findings, limit, PublicRun, queryInt, Run, RunPage, sha256, StepDetail, StepPage, stepStatusList, Why } from "../schemas.ts";
 import { type Frame, stream, wantsStream } from "../sse.ts";
 import { listName, runParams } from "./shown.ts";
 
@@ -127,6 +127,42 @@ export const runRoutes: readonly Route[] = [
       responses: { 200: { description: "The step", schema: StepDetail } },
     },
     async ({ context, params: { session_id, run_id, instance } }) => ok(await context.holdfast.runs.step(run_id, instance, session_id)),
+  ),
+  route(
+    {
+      method: "get",
+      path: `${RUN}/attempts`,
+      role: "operator",
+      tag: "runs",
+      summary: "What was handed to tools and agents, in order",
+      params: runParams,
+      query: z.object({ status: attemptStatusList, cursor, limit }),
+      responses: { 200: { description: "A page; it may be short and still have a next", schema: AttemptPage } },
+    },
+    async (asked) => {
+      const { context, params: { session_id, run_id }, query } = asked;
+      const name = listName("attempts", asked);
+      const place = context.cursors.read(name, query.cursor);
+      const page = await context.holdfast.runs.attempts(
+        run_id,
+        { limit: query.limit ?? 50, ...(query.status === undefined ? {} : { status: query.status }), ...(place === undefined ? {} : { cursor: place }) },
+        session_id,
+      );
+      return ok({ attempts: page.attempts, ...(page.next_cursor === undefined ? {} : { next_cursor: context.cursors.sign(name, page.next_cursor) }) });
+    },
+  ),
+  route(
+    {
+      method: "get",
+      path: `${RUN}/doctor`,
+      role: "operator",
+      tag: "runs",
+      summary: "What is wrong with the run's journal and what is derived from it",
+      params: runParams,
+      query: z.object({ limit: queryInt(1, 1_000).optional() }),
+      responses: { 200: { description: "Findings", schema: Findings } },
+    },
+    async ({ context, params: { session_id, run_id }, query }) => ok(await context.holdfast.runs.doctor(run_id, query.limit, session_id)),
   ),
   route(
     {

@@ -301,7 +301,8 @@ export interface WaitsApi {
   repair(
     runId: string,
     stepId: string,
-    request: Resolution & { decided_by: string; digest?: string },
+    /** `dispatch_id`: the exact attempt that is meant (GD-74); another one that is open by now is a conflict. */
+    request: Resolution & { decided_by: string; digest?: string; dispatch_id?: string },
     session?: string,
   ): Promise<Verb>;
   evidence(runId: string, stepId: string, session?: string): Promise<RepairEvidence>;

@@ -194,7 +194,7 @@ export async function decideRepairOf(
   context: AccessContext,
   runId: string,
   stepId: string,
-  request: Resolution & { readonly decided_by: string; readonly digest?: string },
+  request: Resolution & { readonly decided_by: string; readonly digest?: string; readonly dispatch_id?: string },
   session: string | undefined,
 ): Promise<Verb> {
   demandPerson(context, "repair", request.decided_by);
@@ -208,12 +208,13 @@ export async function decideRepairOf(
     kind: "repair",
     waitId: mayBeRepeated(view, stepId) ? await repairedWait(context, record.run_id, stepId) : undefined,
     digest: request.digest,
-    check: (now) => decideRepair(now, stepId, request.digest),
+    check: (now) => sameAttempt(decideRepair(now, stepId, request.digest), stepId, request.dispatch_id),
     demand: () => {
       if (misfit !== undefined) throw new HoldfastError("input", `Cannot repair the step "${stepId}": the output does not fit ${misfit}; correct it and repair again`);
     },
     isSame: (closing) =>
-      closing.how === `repaired as ${request.resolution}` && (output === undefined || canonicalJson(closing.value ?? null) === canonicalJson(output)),
+      closing.how === `repaired as ${request.resolution}` &&
+      (request.dispatch_id === undefined || closing.wait.evidence?.dispatch_id === request.dispatch_id) && (output === undefined || canonicalJson(closing.value ?? null) === canonicalJson(output)),
     payload: (wait) => ({
       wait_id: wait.wait_id,
       resolution: request.resolution,
@@ -223,6 +224,12 @@ export async function decideRepairOf(
       ...(request.digest === undefined ? {} : { digest: request.digest }),
     }),
   });
+}
+
+/** The digest binds what was asked, the dispatch the one attempt at it. */
+function sameAttempt(decided: Decided, stepId: string, dispatchId: string | undefined): Decided {
+  if (!decided.ok || dispatchId === undefined || decided.wait?.evidence?.dispatch_id === dispatchId) return decided;
+  return { ok: false, code: "conflict", reason: `Cannot repair the step "${stepId}": another attempt of it is open now; look at it and decide again` };
 }
 
 /** The step is known and asks for nothing now: what is sent may be a repair that was made before. */

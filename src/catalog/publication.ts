@@ -62,6 +62,8 @@ export class Finder {
   readonly #workspace: string | undefined;
   readonly #now: () => number;
   readonly #reads = new Map<string, FileRead>();
+  /** Definitions of built-in folders, read once. */
+  readonly #shipped = new Map<string, readonly Candidate[]>();
   readonly #compiled = new Map<string, { readonly reads: readonly FileRead[]; readonly compiled: Compiled }>();
 
   constructor(options: { env: CompileEnv; workspace?: string | undefined; now: () => number }) {
@@ -77,6 +79,12 @@ export class Finder {
     const failed = new Set<string>();
     const alive = new Set<string>();
     for (const root of roots) {
+      const shipped = this.#shipped.get(root.folder);
+      if (shipped !== undefined) {
+        candidates.push(...shipped);
+        for (const { path } of shipped) if (path !== undefined) alive.add(path);
+        continue;
+      }
       const listing =
         root.form === "skills" ? listSkills(root) : listFiles(root.folder, root.boundary, isDefinitionFile);
       for (const { path, code, message, failed: io } of listing.faults) {
@@ -90,6 +98,9 @@ export class Finder {
         const compiled = this.#compile(root, files, reads);
         candidates.push({ compiled, source: root.source, path });
       }
+      // What the package ships does not change while it runs, and every start looks here (RP-9).
+      if (root.source === "builtin" && listing.faults.length === 0)
+        this.#shipped.set(root.folder, candidates.filter(({ source }) => source === "builtin"));
     }
     // A folder that fails says nothing about its files.
     if (failed.size === 0) for (const path of this.#reads.keys()) if (!alive.has(path)) this.#forget(path);

@@ -115,8 +115,9 @@ describe("waits that a person answers", () => {
     expect((await peer.result("tasks/get", { taskId })).status).toBe("input_required");
     expect((await answer(peer, taskId, key, { name: "mine" })).error).toBeUndefined();
     // the approval behind it is not asked here, because the configuration does not say so.
-    const working = await peer.taskUntil(taskId, "working");
-    expect(working.statusMessage).toContain("waits for an approval");
+    let working: JsonObject;
+    do working = await peer.taskUntil(taskId, "working");
+    while (!String(working.statusMessage).includes("waits for an approval"));
     const [wait] = (await holdfast.runs.inspect(taskId, "mcp")).waits;
     await answer(peer, taskId, wait?.wait_id ?? "", { decision: "approve", digest: (wait?.digest ?? "").slice(0, 16) });
     expect((await holdfast.runs.inspect(taskId, "mcp")).waits).toMatchObject([{ type: "approval" }]);

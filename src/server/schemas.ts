@@ -5,6 +5,7 @@
 import { z } from "@hono/zod-openapi";
 import { ACTION_NAMES } from "../access/index.ts";
 import { ERRORS } from "../domain/errors.ts";
+import { FINDING_CODES } from "../domain/projections/index.ts";
 
 // ── words ─────────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -232,11 +233,42 @@ const attemptStatus = z.enum(["running", "suspended", "succeeded", "failed", "ca
 export const attemptStatusList = queryList(attemptStatus);
 export const AttemptPage = z
   .strictObject({
-    attempts: z.array(z.looseObject({ step_id: z.string(), attempt: count, dispatch_id: sha256, side_effect: z.string(), status: attemptStatus, has_receipt: z.boolean(), redispatches: count, prepared_at_ms: ms })),
+    attempts: z.array(
+      z.strictObject({
+        step_id: z.string(),
+        attempt: z.int().min(1),
+        dispatch_id: sha256,
+        side_effect: z.enum(["read_only", "idempotent", "mutating"]),
+        tool: z.string().optional(),
+        status: attemptStatus,
+        stage: z.enum(["prepared", "admitted", "cancelling", "abandoned"]).optional(),
+        has_receipt: z.boolean(),
+        redispatches: count,
+        prepared_at_ms: ms,
+        admitted_at_ms: ms.optional(),
+        terminal_at_ms: ms.optional(),
+      }),
+    ),
     next_cursor,
   })
   .openapi("AttemptPage");
-export const Findings = z.strictObject({ findings: z.array(z.looseObject({})), truncated: z.boolean() }).openapi("Findings");
+export const RunFindings = z
+  .strictObject({
+    findings: z.array(
+      z.strictObject({
+        code: z.enum(FINDING_CODES),
+        message: z.string(),
+        guidance: z.string(),
+        run_id: z.string(),
+        step_id: z.string().optional(),
+        attempt: z.int().optional(),
+        dispatch_id: z.string().optional(),
+        wait_id: z.string().optional(),
+      }),
+    ),
+    truncated: z.boolean(),
+  })
+  .openapi("RunFindings");
 export const Installation = z
   .strictObject({ ok: z.boolean(), checks: z.array(z.strictObject({ name: z.string(), ok: z.boolean(), detail: z.string(), fix: z.string().optional() })) })
   .openapi("Installation");

@@ -6,7 +6,7 @@ import { canonicalJson } from "../../domain/json.ts";
 import { refusal } from "../problem.ts";
 import type { Answer, Asked, Route } from "../routes.ts";
 import { ok, route, RUN } from "../routes.ts";
-import { AttemptPage, attemptStatusList, cursor, EventPage, Findings, limit, PublicRun, queryInt, Run, RunPage, sha256, StepDetail, StepPage, stepStatusList, Why } from "../schemas.ts";
+import { AttemptPage, attemptStatusList, cursor, EventPage, limit, PublicRun, queryInt, Run, RunFindings, RunPage, sha256, StepDetail, StepPage, stepStatusList, Why } from "../schemas.ts";
 import { type Frame, stream, wantsStream } from "../sse.ts";
 import { listName, runParams } from "./shown.ts";
 
@@ -160,7 +160,7 @@ export const runRoutes: readonly Route[] = [
       summary: "What is wrong with the run's journal and what is derived from it",
       params: runParams,
       query: z.object({ limit: queryInt(1, 1_000).optional() }),
-      responses: { 200: { description: "Findings", schema: Findings } },
+      responses: { 200: { description: "Findings", schema: RunFindings } },
     },
     async ({ context, params: { session_id, run_id }, query }) => ok(await context.holdfast.runs.doctor(run_id, query.limit, session_id)),
   ),

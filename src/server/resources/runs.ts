@@ -35,6 +35,7 @@ export const runsRoutes: readonly Route[] = [
       const handle = await context.holdfast.start({
         workflow: `${body.workflow_id}@${body.revision}`,
         session: session_id,
+        started_by: asked.decided_by,
         ...(body.args === undefined ? {} : { args: body.args }),
         ...budgetOf(body.budget),
         ...(key === undefined ? {} : { key }),

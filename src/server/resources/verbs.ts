@@ -118,7 +118,7 @@ export const verbRoutes: readonly Route[] = [
     },
     async (asked) => {
       const { context, params: { run_id, session_id } } = asked;
-      const handle = await context.holdfast.runs.retry(run_id, asked.body.step_id, session_id);
+      const handle = await context.holdfast.runs.retry(run_id, asked.body.step_id, session_id, { started_by: asked.decided_by });
       return { status: 202, json: await context.holdfast.runs.get(handle.run_id, session_id), headers: locationOf(asked, session_id, handle.run_id), about: handle.run_id };
     },
   ),
@@ -141,7 +141,7 @@ export const verbRoutes: readonly Route[] = [
     async (asked) => {
       const { context, params: { run_id, session_id }, key } = asked;
       // A blank can stand in no caller's key, so a restart's never meets a start's.
-      const handle = await context.holdfast.runs.restart(run_id, session_id, "explicit", key === undefined ? undefined : `restart ${run_id} ${key}`);
+      const handle = await context.holdfast.runs.restart(run_id, session_id, "explicit", key === undefined ? undefined : `restart ${run_id} ${key}`, { started_by: asked.decided_by });
       return {
         status: 202,
         json: await context.holdfast.runs.get(handle.run_id, session_id),

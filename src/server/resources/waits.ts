@@ -4,7 +4,7 @@ import { refusal } from "../problem.ts";
 import type { Route } from "../routes.ts";
 import { ok, route, RUN } from "../routes.ts";
 import { answerRequest, decisionRequest, Pending, PublicRun, repairRequest, sha256, WaitPage } from "../schemas.ts";
-import { runParams } from "./shown.ts";
+import { type RunAsked, runParams } from "./shown.ts";
 import { replayRun, verbAnswer } from "./verbs.ts";
 
 const waitParams = runParams.extend({ wait_id: z.string().regex(/^[A-Za-z0-9_-]{1,128}$/) });
@@ -17,7 +17,8 @@ function decision(kind: "approve" | "deny"): Route {
       role: "operator",
       tag: "waits",
       summary: kind === "approve" ? "Allow what is asked" : "Refuse what is asked",
-      about: "`digest` is that of the wait as it was shown. The same decision again has the same answer.",
+      about:
+        "`digest` is that of the wait as it was shown. The same decision again has the same answer; the opposite one, a wait that is over, a cancelled run and another digest are `conflict`, the last with the new digest in `details`.",
       params: waitParams,
       body: decisionRequest,
       keyed: "memory",
@@ -70,6 +71,7 @@ export const waitRoutes: readonly Route[] = [
       role: "operator",
       tag: "waits",
       summary: "Say what became of a step whose outcome is unknown",
+      about: "Of one exact attempt (GD-74): `evidence.dispatch_id` of the wait. Nothing is sent but by `retry`, as a new attempt under a new id.",
       params: runParams.extend({ dispatch_id: sha256 }),
       body: repairRequest,
       keyed: "memory",
@@ -79,11 +81,29 @@ export const waitRoutes: readonly Route[] = [
     },
     async (asked) => {
       const { run_id, dispatch_id, session_id } = asked.params;
-      const { holdfast } = asked.context;
-      const { waits } = await holdfast.runs.inspect(run_id, session_id);
-      const wait = waits.find((open) => open.evidence?.dispatch_id === dispatch_id);
-      if (wait?.step_id === undefined) throw refusal("not_possible", "Cannot repair this attempt: it does not wait for a repair; see the run's waits");
-      return verbAnswer(asked, await holdfast.waits.repair(run_id, wait.step_id, { ...asked.body, decided_by: asked.decided_by }, session_id));
+      const step = await stepOf(asked, dispatch_id);
+      if (step === undefined) throw refusal("not_found", "Cannot repair this attempt: the run has none with that id; see the run's attempts");
+      const request = { ...asked.body, decided_by: asked.decided_by, dispatch_id };
+      return verbAnswer(asked, await asked.context.holdfast.waits.repair(run_id, step, request, session_id));
     },
   ),
 ];
+
+/** Pages of attempts that are looked through for one that waits for nothing any more. */
+const MAX_PAGES = 50;
+
+/** The step that an attempt is of: mostly one that waits, else one whose repair is sent again. */
+async function stepOf({ context, params: { run_id, session_id } }: RunAsked, dispatch_id: string): Promise<string | undefined> {
+  const { runs } = context.holdfast;
+  const { waits } = await runs.inspect(run_id, session_id);
+  const open = waits.find((wait) => wait.evidence?.dispatch_id === dispatch_id)?.step_id;
+  if (open !== undefined) return open;
+  let cursor: string | undefined;
+  for (let page = 0; page < MAX_PAGES; page++) {
+    const { attempts, next_cursor } = await runs.attempts(run_id, { limit: 200, ...(cursor === undefined ? {} : { cursor }) }, session_id);
+    const found = attempts.find((attempt) => attempt.dispatch_id === dispatch_id);
+    if (found !== undefined || next_cursor === undefined) return found?.step_id;
+    cursor = next_cursor;
+  }
+  return undefined;
+}

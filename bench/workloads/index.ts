@@ -6,6 +6,7 @@ import type { ChildWork } from "../child.ts";
 import type { Workload } from "../measure.ts";
 import { asleep, sleep } from "./asleep.ts";
 import { grow, growth } from "./growth.ts";
+import { httpStarts } from "./http.ts";
 import { manyRuns } from "./many-runs.ts";
 import { hold, recover, recoverFloor, recovery } from "./recovery.ts";
 import { sequential } from "./sequential.ts";
@@ -21,6 +22,7 @@ export const WORKLOADS: readonly Workload[] = [
   wideRun,
   recovery,
   asleep,
+  httpStarts,
   startUp,
 ];
 

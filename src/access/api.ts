@@ -29,7 +29,7 @@ import type {
   Wait,
   WaitType,
 } from "../domain/run.ts";
-import type { ToolSetOptions, WorkflowTools } from "./workflow-tools.ts";
+import type { ToolSetOptions, WorkflowTools } from "./tool-types.ts";
 import type { SessionPatch, SessionRecord, StoreInfo, ToolDescriptor } from "../ports/index.ts";
 
 export {

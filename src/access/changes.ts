@@ -29,9 +29,15 @@ export function observed(context: AccessContext, listener: (committed: Committed
  * Runs of the session with their newest sequence, each told once for each look in which it moved. Bounded: a reader
  * that is slow finds only the newest sequence of each run, never a queue of what it missed.
  */
-export async function* changesOf(context: AccessContext, signal: AbortSignal | undefined, session: string | undefined): AsyncGenerator<RunChange> {
+export async function* changesOf(
+  context: AccessContext,
+  signal: AbortSignal | undefined,
+  session: string | undefined,
+): AsyncGenerator<RunChange> {
   const { session_id } = await sessionOf(context, session);
-  const told = new Map<string, number>((await openRuns(context, session_id)).map((run) => [run.run_id, run.last_sequence]));
+  const told = new Map<string, number>(
+    (await openRuns(context, session_id)).map((run) => [run.run_id, run.last_sequence]),
+  );
   const fresh = new Map<string, RunChange>();
   const waker = new Waker();
   const unobserve = observed(context, ({ run_id, session_id: owner, events }) => {
@@ -52,7 +58,8 @@ export async function* changesOf(context: AccessContext, signal: AbortSignal | u
     while (signal?.aborted !== true) {
       if (stirred && context.clock.monotonic() - looked >= LOOK_EVERY_MS) {
         stirred = false;
-        for (const change of await movedElsewhere(context, session_id, told)) if (!fresh.has(change.run_id)) fresh.set(change.run_id, change);
+        for (const change of await movedElsewhere(context, session_id, told))
+          if (!fresh.has(change.run_id)) fresh.set(change.run_id, change);
         looked = context.clock.monotonic();
       }
       const [next] = fresh.values();
@@ -77,7 +84,13 @@ async function openRuns(context: AccessContext, session_id: string): Promise<Run
   const found: RunRecord[] = [];
   let before: { readonly created_at_ms: number; readonly run_id: string } | undefined;
   for (let page = 0; page < MAX_PAGES; page++) {
-    const runs = await store.listRuns({ session_id, status: OPEN, children: true, limit: PAGE, ...(before === undefined ? {} : { before }) });
+    const runs = await store.listRuns({
+      session_id,
+      status: OPEN,
+      children: true,
+      limit: PAGE,
+      ...(before === undefined ? {} : { before }),
+    });
     found.push(...runs);
     const last = runs.at(-1);
     if (runs.length < PAGE || last === undefined) break;
@@ -87,7 +100,11 @@ async function openRuns(context: AccessContext, session_id: string): Promise<Run
 }
 
 /** Open runs that are further than was told, new ones among them, and those that have ended since. */
-async function movedElsewhere(context: AccessContext, session_id: string, told: Map<string, number>): Promise<RunChange[]> {
+async function movedElsewhere(
+  context: AccessContext,
+  session_id: string,
+  told: Map<string, number>,
+): Promise<RunChange[]> {
   const open = await openRuns(context, session_id);
   const known = new Set(open.map((run) => run.run_id));
   const newest = await needStore(context).listRuns({ session_id, children: true, limit: PAGE });
@@ -104,8 +121,15 @@ async function movedElsewhere(context: AccessContext, session_id: string, told: 
     else open.push(run);
   }
   const moved = open.filter((run) => (told.get(run.run_id) ?? 0) < run.last_sequence);
-  for (const run of open) if (!moved.includes(run) && !OPEN.some((status) => status === run.status) && !newest.includes(run)) told.delete(run.run_id);
-  return moved.map((run) => ({ version: 3, run_id: run.run_id, event_sequence: run.last_sequence, changed_at_ms: run.updated_at_ms }));
+  for (const run of open)
+    if (!moved.includes(run) && !OPEN.some((status) => status === run.status) && !newest.includes(run))
+      told.delete(run.run_id);
+  return moved.map((run) => ({
+    version: 3,
+    run_id: run.run_id,
+    event_sequence: run.last_sequence,
+    changed_at_ms: run.updated_at_ms,
+  }));
 }
 
 /** Waits for a word or for time, whichever comes first; a word that came before the wait is not lost. */

@@ -1,8 +1,8 @@
 /** What a run's history holds beyond its events: its steps by pages, its journal as stored, its large values. */
 import { HoldfastError } from "../domain/errors.ts";
+import type { Json, JsonObject } from "../domain/json.ts";
 import { publicStep } from "../domain/projections/run.ts";
 import type { StepStatus } from "../domain/run.ts";
-import type { Json, JsonObject } from "../domain/json.ts";
 import type { StepState } from "../domain/state.ts";
 import { loadHeader, readJournal } from "../engine/index.ts";
 import type { JournalLine, StepRow } from "./api.ts";
@@ -22,7 +22,10 @@ export async function stepsPage(
   const after = readCursor(query.cursor)?.id;
   const limit = Math.min(200, Math.max(1, query.limit ?? 50));
   const wanted = [...state.steps.values()]
-    .filter((step) => (query.status === undefined || query.status.includes(step.status)) && (after === undefined || step.id > after))
+    .filter(
+      (step) =>
+        (query.status === undefined || query.status.includes(step.status)) && (after === undefined || step.id > after),
+    )
     .sort((a, b) => (a.id < b.id ? -1 : 1));
   const page = wanted.slice(0, limit);
   const last = page.at(-1);
@@ -37,12 +40,20 @@ function stepRow(step: StepState): StepRow {
 }
 
 /** The journal as it is stored: each segment's event lines, then its own line with the hash that ends it (R-23). */
-export async function* journalLines(context: AccessContext, runId: string, since: number, session?: string): AsyncGenerator<JournalLine> {
+export async function* journalLines(
+  context: AccessContext,
+  runId: string,
+  since: number,
+  session?: string,
+): AsyncGenerator<JournalLine> {
   const { record } = await recordOf(context, runId, session);
   const header = await loadHeader(needStore(context), record);
   for await (const { segment, text } of readJournal(needStore(context), header)) {
     if (segment.last <= since) continue;
-    yield { text: text.endsWith("\n") ? text.slice(0, -1) : text, segment: { first: segment.first, last: segment.last, prev: segment.prev, hash: segment.hash } };
+    yield {
+      text: text.endsWith("\n") ? text.slice(0, -1) : text,
+      segment: { first: segment.first, last: segment.last, prev: segment.prev, hash: segment.hash },
+    };
   }
 }
 
@@ -50,10 +61,18 @@ export async function* journalLines(context: AccessContext, runId: string, since
  * The bytes of a value stored beside this run's journal. Another run's value is not found, whoever knows its hash:
  * a hash is no permission.
  */
-export async function artifactOf(context: AccessContext, runId: string, sha256: string, session?: string): Promise<Uint8Array> {
+export async function artifactOf(
+  context: AccessContext,
+  runId: string,
+  sha256: string,
+  session?: string,
+): Promise<Uint8Array> {
   const { record } = await recordOf(context, runId, session);
   const store = needStore(context);
-  const missing = new HoldfastError("not_found", `Cannot find the value ${sha256} in the run ${runId}; see its journal for the values it has`);
+  const missing = new HoldfastError(
+    "not_found",
+    `Cannot find the value ${sha256} in the run ${runId}; see its journal for the values it has`,
+  );
   if (!/^[0-9a-f]{64}$/.test(sha256)) throw missing;
   if (record.args_hash !== sha256 && !(await mentions(context, record, sha256))) throw missing;
   const bytes = await store.getArtifact(sha256);
@@ -61,11 +80,16 @@ export async function artifactOf(context: AccessContext, runId: string, sha256: 
   return bytes;
 }
 
-async function mentions(context: AccessContext, record: Awaited<ReturnType<typeof recordOf>>["record"], sha256: string): Promise<boolean> {
+async function mentions(
+  context: AccessContext,
+  record: Awaited<ReturnType<typeof recordOf>>["record"],
+  sha256: string,
+): Promise<boolean> {
   const header = await loadHeader(needStore(context), record);
   for await (const { text } of readJournal(needStore(context), header)) {
     if (!text.includes(`"${sha256}"`)) continue;
-    for (const line of text.split("\n")) if (line.includes(sha256) && refers(JSON.parse(line) as Json, sha256)) return true;
+    for (const line of text.split("\n"))
+      if (line.includes(sha256) && refers(JSON.parse(line) as Json, sha256)) return true;
   }
   return false;
 }
@@ -73,8 +97,11 @@ async function mentions(context: AccessContext, record: Awaited<ReturnType<typeo
 /** Only a `<field>_ref` of the event or of its wait is a reference; a value that merely holds the hash is not. */
 function refers(event: Json, sha256: string): boolean {
   const at = (object: Json | undefined): boolean =>
-    typeof object === "object" && object !== null && !Array.isArray(object) &&
-    Object.entries(object as JsonObject).some(([key, value]) => key.endsWith("_ref") && (value as { sha256?: unknown } | null)?.sha256 === sha256);
+    typeof object === "object" &&
+    object !== null &&
+    !Array.isArray(object) &&
+    Object.entries(object as JsonObject).some(
+      ([key, value]) => key.endsWith("_ref") && (value as { sha256?: unknown } | null)?.sha256 === sha256,
+    );
   return at(event) || at((event as { wait?: Json }).wait);
 }
-

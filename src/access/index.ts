@@ -27,5 +27,5 @@ export type {
   ToolSetOptions,
   WorkflowTool,
   WorkflowTools,
-} from "./workflow-tools.ts";
+} from "./tool-types.ts";
 export { type SessionDoc, sessionDoc } from "./session-doc.ts";

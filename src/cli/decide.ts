@@ -12,27 +12,42 @@ export type Word = "approve" | "deny";
 const MAX_DEPTH = 16;
 
 /** Open approvals of a run and of the runs it waits for, oldest first. */
-export async function openDecisions(holdfast: Holdfast, run: Pick<Run, "waits">, depth = 0): Promise<Wait[]> {
+export function openDecisions(holdfast: Holdfast, run: Pick<Run, "waits">): Promise<Wait[]> {
+  return openWaits(holdfast, run, isDecision, 0);
+}
+
+/** Open inputs of a run and of the runs it waits for, oldest first. */
+export function openInputs(holdfast: Holdfast, run: Pick<Run, "waits">): Promise<Wait[]> {
+  return openWaits(holdfast, run, ({ type }) => type === "input", 0);
+}
+
+async function openWaits(
+  holdfast: Holdfast,
+  run: Pick<Run, "waits">,
+  wanted: (wait: Wait) => boolean,
+  depth: number,
+): Promise<Wait[]> {
   const found: Wait[] = [];
   for (const wait of run.waits) {
-    if (isDecision(wait)) found.push(wait);
+    if (wanted(wait)) found.push(wait);
     else if (wait.type === "child" && wait.child_run_id !== undefined && depth < MAX_DEPTH)
-      found.push(...(await openDecisions(holdfast, await holdfast.runs.inspect(wait.child_run_id), depth + 1)));
+      found.push(...(await openWaits(holdfast, await holdfast.runs.inspect(wait.child_run_id), wanted, depth + 1)));
   }
   return found.sort((a, b) => a.since_ms - b.since_ms);
 }
 
 /**
- * The approval that a command means: by wait or step id, or the only open one.
+ * The approval or input that a command means: by wait or step id, or the only open one.
  * @throws HoldfastError `not_possible` when none is open, `not_found`, or `usage` with the list when several are
  */
 export function chooseWait(
   waits: readonly Wait[],
   named: string | undefined,
   runId: string,
-  word: Word,
+  word: Word | "answer",
   context: Context,
 ): Wait {
+  const noun = word === "answer" ? "input" : "approval";
   const matching =
     named === undefined ? waits : waits.filter(({ wait_id, step_id }) => wait_id === named || step_id === named);
   const [only, ...others] = matching;
@@ -41,24 +56,24 @@ export function chooseWait(
     .map((wait) => `\n  ${commandLine(context, word, wait.run_id, wait.wait_id)}   ${waitSubject(wait)}`)
     .join("");
   if (only !== undefined)
-    throw new HoldfastError("usage", `Cannot ${word}: ${matching.length} approvals are open; say which:${list}`, {
+    throw new HoldfastError("usage", `Cannot ${word}: ${matching.length} ${noun}s are open; say which:${list}`, {
       details: { waits: matching.map(({ wait_id }) => wait_id) },
     });
   if (named === undefined || waits.length === 0)
     throw new HoldfastError(
       "not_possible",
-      `Cannot ${word}: run ${runId} waits for no approval; see ${commandLine(context, "why", runId)}`,
+      `Cannot ${word}: run ${runId} waits for no ${noun}; see ${commandLine(context, "why", runId)}`,
     );
   throw new HoldfastError(
     "not_found",
-    `Cannot ${word}: run ${runId} has no open approval ${JSON.stringify(named)}; open are:${list}`,
+    `Cannot ${word}: run ${runId} has no open ${noun} ${JSON.stringify(named)}; open are:${list}`,
   );
 }
 
 /** Sends a decision on exactly what was shown: the digest goes with it, another one is a conflict. */
 export async function decide(
   holdfast: Holdfast,
-  wait: Wait,
+  wait: Pick<Wait, "run_id" | "wait_id">,
   word: Word,
   request: { reason: string | undefined; digest: string | undefined },
 ): Promise<Verb> {

@@ -22,12 +22,23 @@ export interface RemoteWish {
 const MAX_TOKEN_FILE = 16_384;
 
 /** Undefined: open the store here. @throws HoldfastError `usage`, `unauthorized`, `server_unavailable` */
-export async function openRemote(context: Context, root: CompositionRoot, wish: RemoteWish): Promise<Opened | undefined> {
+export async function openRemote(
+  context: Context,
+  root: CompositionRoot,
+  wish: RemoteWish,
+): Promise<Opened | undefined> {
   const { globals, process } = context;
-  const found = globals.workspace === undefined ? root.findWorkspace(process.cwd, process.env) : root.openWorkspaceFolder(globals.workspace);
+  const found =
+    globals.workspace === undefined
+      ? root.findWorkspace(process.cwd, process.env)
+      : root.openWorkspaceFolder(globals.workspace);
   const file = serverFilePath(found.state_dir);
   if (globals.server !== undefined) {
-    if (wish.direct === true) throw new HoldfastError("usage", "Cannot do this through a server: its HTTP interface does not offer it; leave --server out");
+    if (wish.direct === true)
+      throw new HoldfastError(
+        "usage",
+        "Cannot do this through a server: its HTTP interface does not offer it; leave --server out",
+      );
     return opened(context, found.root, globals.server, tokenFor(context, globals.server, file));
   }
   const server = isOwnWish(context, wish) ? await ownServer(file, found.state_dir) : undefined;
@@ -39,7 +50,9 @@ function isOwnWish({ globals, process, args }: Context, wish: RemoteWish): boole
   if (wish.readOnly === true || wish.needStore === false || wish.direct === true) return false;
   if (globals.store !== undefined || process.env.HOLDFAST_TRUST === "1") return false;
   // Files and hashes are this machine's own (R-37).
-  return !args.some((word) => word.includes("/") || word.startsWith("hash:") || /\.(?:ya?ml|json|toml|lua|[cm]?[jt]s)$/.test(word));
+  return !args.some(
+    (word) => word.includes("/") || word.startsWith("hash:") || /\.(?:ya?ml|json|toml|lua|[cm]?[jt]s)$/.test(word),
+  );
 }
 
 async function ownServer(file: string, stateDir: string): Promise<ServerFile | undefined> {
@@ -74,7 +87,10 @@ function tokenFor({ globals, process }: Context, url: string, own: string): stri
   if (globals.tokenFile !== undefined) return readTokenFile(path.resolve(process.cwd, globals.tokenFile));
   const server = readServerFile(own);
   if (server !== undefined && sameOrigin(server.url, url)) return server.token;
-  throw new HoldfastError("unauthorized", `Cannot use the server at ${url}: no token is given; set HOLDFAST_TOKEN or name a file with --token-file`);
+  throw new HoldfastError(
+    "unauthorized",
+    `Cannot use the server at ${url}: no token is given; set HOLDFAST_TOKEN or name a file with --token-file`,
+  );
 }
 
 function sameOrigin(a: string, b: string): boolean {
@@ -87,9 +103,16 @@ function readTokenFile(file: string): string {
   try {
     if (statSync(file).size <= MAX_TOKEN_FILE) text = readFileSync(file, "utf8").trim();
   } catch (error) {
-    throw new HoldfastError("usage", `Cannot read the token file ${JSON.stringify(file)}: ${(error as NodeJS.ErrnoException).code ?? "it is unreadable"}; check the path`);
+    throw new HoldfastError(
+      "usage",
+      `Cannot read the token file ${JSON.stringify(file)}: ${(error as NodeJS.ErrnoException).code ?? "it is unreadable"}; check the path`,
+    );
   }
   const token = readServerFile(file)?.token ?? (/^[\x21-\x7e]+$/.test(text) ? text : undefined);
-  if (token === undefined) throw new HoldfastError("usage", `Cannot read the token file ${JSON.stringify(file)}: it holds neither a token nor a server.json; check the path`);
+  if (token === undefined)
+    throw new HoldfastError(
+      "usage",
+      `Cannot read the token file ${JSON.stringify(file)}: it holds neither a token nor a server.json; check the path`,
+    );
   return token;
 }

@@ -8,5 +8,8 @@ export function addressOf(session: string): string {
 }
 
 export function notOffered(act: string): HoldfastError {
-  return new HoldfastError("usage", `Cannot ${act} through a server: its HTTP interface does not offer that; open the store itself, without --server`);
+  return new HoldfastError(
+    "usage",
+    `Cannot ${act} through a server: its HTTP interface does not offer that; open the store itself, without --server`,
+  );
 }

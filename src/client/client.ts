@@ -42,7 +42,12 @@ export function connect(options: ClientOptions): Holdfast {
     waits: waitsOver(transport, runs),
     workflows: workflowsOver(transport),
     sessions: sessionsOver(transport),
-    changes: (followed = {}, session) => changes(transport, followed.signal === undefined ? leaving.signal : AbortSignal.any([followed.signal, leaving.signal]), session),
+    changes: (followed = {}, session) =>
+      changes(
+        transport,
+        followed.signal === undefined ? leaving.signal : AbortSignal.any([followed.signal, leaving.signal]),
+        session,
+      ),
     toolList: () => refuse("list tools"),
     tools: () => refuse("make tools for a model"),
     observe: () => refuse("observe commits"),
@@ -65,12 +70,21 @@ async function start(transport: Transport, runs: Runs, request: StartRequest): P
   const { workflow_id, revision } = await pinned(transport, request.workflow, session);
   const answer = await transport.answer(`${addressOf(session)}/workflow-runs`, {
     method: "POST",
-    body: { workflow_id, revision, ...(request.args === undefined ? {} : { args: request.args }), ...(request.budget === undefined ? {} : { budget: request.budget }) },
+    body: {
+      workflow_id,
+      revision,
+      ...(request.args === undefined ? {} : { args: request.args }),
+      ...(request.budget === undefined ? {} : { budget: request.budget }),
+    },
     ...(request.key === undefined ? {} : { key: request.key }),
   });
   const { run_id } = (await answer.json()) as PublicRun;
   // Its own key makes every sending of this call one start; that it was sent twice is not the caller's replay.
-  return runs.handleOf(run_id, request.key !== undefined && answer.headers.get("idempotent-replay") === "true", request.session);
+  return runs.handleOf(
+    run_id,
+    request.key !== undefined && answer.headers.get("idempotent-replay") === "true",
+    request.session,
+  );
 }
 
 interface Named {
@@ -81,7 +95,8 @@ interface Named {
 /** `id` or `id@revision`: files and hashes lie on this machine, not on the server's (R-37). */
 function readRef(ref: string): Named {
   const [, workflow_id, revision] = /^([A-Za-z0-9][A-Za-z0-9._-]{0,127})(?:@(\d{1,15}))?$/.exec(ref) ?? [];
-  if (workflow_id === undefined) return refuse(`use the workflow ${JSON.stringify(ref.slice(0, 200))}, which is no id of its catalog,`);
+  if (workflow_id === undefined)
+    return refuse(`use the workflow ${JSON.stringify(ref.slice(0, 200))}, which is no id of its catalog,`);
   return { workflow_id, ...(revision === undefined ? {} : { revision: Number(revision) }) };
 }
 
@@ -101,7 +116,8 @@ function shown(transport: Transport, ref: string, session: string): Promise<Show
 function workflowsOver(transport: Transport): WorkflowsApi {
   const { session } = transport;
   const at = `${addressOf(session)}/workflows`;
-  const publication = (): Promise<{ publication_revision: number; workflows: readonly WorkflowEntry[] }> => transport.json(at);
+  const publication = (): Promise<{ publication_revision: number; workflows: readonly WorkflowEntry[] }> =>
+    transport.json(at);
   const entryOf = ({ plan: _, source_text: __, ...entry }: Shown): WorkflowEntry => entry;
   return {
     list: async () => (await publication()).workflows,
@@ -109,18 +125,34 @@ function workflowsOver(transport: Transport): WorkflowsApi {
     get: async (ref) => entryOf(await shown(transport, ref, session)),
     show: async (ref) => {
       const found = await shown(transport, ref, session);
-      return { entry: entryOf(found), ...(found.plan === undefined ? {} : { plan: found.plan }), source: found.source_text ?? "" };
+      return {
+        entry: entryOf(found),
+        ...(found.plan === undefined ? {} : { plan: found.plan }),
+        source: found.source_text ?? "",
+      };
     },
     check: async (source, file) => {
       const format = /\.(yaml|json|toml|lua|ts)$/.exec(file.replace(/\.yml$/, ".yaml"))?.[1];
-      if (format === undefined) throw new HoldfastError("usage", `Cannot check ${JSON.stringify(file)}: its ending says no form; use .yaml, .json, .toml, .lua or .ts`);
+      if (format === undefined)
+        throw new HoldfastError(
+          "usage",
+          `Cannot check ${JSON.stringify(file)}: its ending says no form; use .yaml, .json, .toml, .lua or .ts`,
+        );
       const file_name = file.split(/[\\/]/).at(-1);
-      return (await transport.json<{ diagnostics: readonly Diagnostic[] }>(`${at}/check`, { method: "POST", body: { source, format, file_name } })).diagnostics;
+      return (
+        await transport.json<{ diagnostics: readonly Diagnostic[] }>(`${at}/check`, {
+          method: "POST",
+          body: { source, format, file_name },
+        })
+      ).diagnostics;
     },
     preview: async (ref, options = {}): Promise<Preview> => {
       const { workflow_id, revision } = readRef(ref);
       const { args, budget } = options;
-      return transport.json(`${addressOf(options.session ?? session)}/workflows/${encodeURIComponent(workflow_id)}/preview`, { method: "POST", body: { revision, args, budget } });
+      return transport.json(
+        `${addressOf(options.session ?? session)}/workflows/${encodeURIComponent(workflow_id)}/preview`,
+        { method: "POST", body: { revision, args, budget } },
+      );
     },
     bundle: async () => refuse("read bundles"),
     reload: () => transport.json(`${at}/reload`, { method: "POST", body: {} }),
@@ -128,7 +160,10 @@ function workflowsOver(transport: Transport): WorkflowsApi {
 }
 
 /** A session as the wire has it; the times that it does not tell are that of its making. */
-type WireSession = Omit<SessionView, "created_at_ms" | "updated_at_ms" | "workspace"> & { readonly workspace?: string; readonly created_at: string };
+type WireSession = Omit<SessionView, "created_at_ms" | "updated_at_ms" | "workspace"> & {
+  readonly workspace?: string;
+  readonly created_at: string;
+};
 
 function sessionOf({ created_at, ...session }: WireSession): SessionView {
   const created_at_ms = Date.parse(created_at);
@@ -137,7 +172,10 @@ function sessionOf({ created_at, ...session }: WireSession): SessionView {
 
 function sessionsOver(transport: Transport): SessionsApi {
   const page: SessionsApi["page"] = async (query = {}) => {
-    const answer = await transport.json<{ sessions: readonly WireSession[]; next_cursor?: string }>(`${BASE}/sessions`, { query });
+    const answer = await transport.json<{ sessions: readonly WireSession[]; next_cursor?: string }>(
+      `${BASE}/sessions`,
+      { query },
+    );
     return { ...answer, sessions: answer.sessions.map(sessionOf) };
   };
   return {
@@ -145,21 +183,38 @@ function sessionsOver(transport: Transport): SessionsApi {
     page,
     create: async (request) => sessionOf(await transport.json(`${BASE}/sessions`, { method: "POST", body: request })),
     get: async (idOrName) => sessionOf(await transport.json(addressOf(idOrName))),
-    update: async (idOrName, patch) => sessionOf(await transport.json(addressOf(idOrName), { method: "PATCH", body: patch })),
+    update: async (idOrName, patch) =>
+      sessionOf(await transport.json(addressOf(idOrName), { method: "PATCH", body: patch })),
   };
 }
 
 function waitsOver(transport: Transport, runs: Runs): WaitsApi {
-  const decide = async (kind: "approve" | "deny", runId: string, waitId: string | undefined, request: DecisionRequest, session: string | undefined): Promise<Verb> => {
-    if (request.digest === undefined) throw new HoldfastError("usage", `Cannot ${kind} without the digest of what was shown: give it, as the wait says it`);
+  const decide = async (
+    kind: "approve" | "deny",
+    runId: string,
+    waitId: string | undefined,
+    request: DecisionRequest,
+    session: string | undefined,
+  ): Promise<Verb> => {
+    if (request.digest === undefined)
+      throw new HoldfastError(
+        "usage",
+        `Cannot ${kind} without the digest of what was shown: give it, as the wait says it`,
+      );
     const wait_id = waitId ?? (await onlyWait(runs, runId, ["approval", "tool_approval"], session)).wait_id;
     const { digest, reason } = request;
-    return runs.post(runId, `/waits/${encodeURIComponent(wait_id)}/${kind}`, { digest, ...(reason === undefined ? {} : { reason }) }, session);
+    return runs.post(
+      runId,
+      `/waits/${encodeURIComponent(wait_id)}/${kind}`,
+      { digest, ...(reason === undefined ? {} : { reason }) },
+      session,
+    );
   };
   const evidence = async (runId: string, stepId: string, session?: string): Promise<RepairEvidence> => {
     const { waits } = await runs.inspect(runId, session);
     const found = waits.find((wait) => wait.step_id === stepId)?.evidence;
-    if (found === undefined) throw new HoldfastError("not_possible", `Cannot show evidence: the step "${stepId}" is not in repair`);
+    if (found === undefined)
+      throw new HoldfastError("not_possible", `Cannot show evidence: the step "${stepId}" is not in repair`);
     return found;
   };
   return {
@@ -173,22 +228,44 @@ function waitsOver(transport: Transport, runs: Runs): WaitsApi {
     repair: async (runId, stepId, request: Resolution & { digest?: string }, session) => {
       const { dispatch_id } = await evidence(runId, stepId, session);
       const { decided_by: _, ...body } = request as Resolution & { digest?: string; decided_by?: string };
-      return runs.post(runId, `/attempts/${dispatch_id}/repair`, { ...body, digest: request.digest ?? (await digestOf(runs, runId, stepId, session)) }, session);
+      return runs.post(
+        runId,
+        `/attempts/${dispatch_id}/repair`,
+        { ...body, digest: request.digest ?? (await digestOf(runs, runId, stepId, session)) },
+        session,
+      );
     },
     evidence,
   };
 }
 
 /** The digest of what is shown now, for callers who have just looked at it. */
-async function digestOf(runs: Runs, runId: string, stepId: string, session: string | undefined): Promise<string | undefined> {
+async function digestOf(
+  runs: Runs,
+  runId: string,
+  stepId: string,
+  session: string | undefined,
+): Promise<string | undefined> {
   return (await runs.inspect(runId, session)).waits.find((wait) => wait.step_id === stepId)?.digest;
 }
 
-async function onlyWait(runs: Runs, runId: string, types: readonly Wait["type"][], session: string | undefined): Promise<Wait> {
-  const open = (await runs.inspect(runId, session)).waits.filter((wait) => types.includes(wait.type) && wait.granted === undefined);
+async function onlyWait(
+  runs: Runs,
+  runId: string,
+  types: readonly Wait["type"][],
+  session: string | undefined,
+): Promise<Wait> {
+  const open = (await runs.inspect(runId, session)).waits.filter(
+    (wait) => types.includes(wait.type) && wait.granted === undefined,
+  );
   const [one] = open;
-  if (one === undefined) throw new HoldfastError("not_possible", `Cannot decide: nothing of the run ${runId} waits for that`);
-  if (open.length > 1) throw new HoldfastError("usage", `Cannot tell which wait is meant: ${open.map((wait) => wait.wait_id).join(", ")} are open; name one`);
+  if (one === undefined)
+    throw new HoldfastError("not_possible", `Cannot decide: nothing of the run ${runId} waits for that`);
+  if (open.length > 1)
+    throw new HoldfastError(
+      "usage",
+      `Cannot tell which wait is meant: ${open.map((wait) => wait.wait_id).join(", ")} are open; name one`,
+    );
   return one;
 }
 
@@ -196,9 +273,17 @@ type WaitPage = Awaited<ReturnType<WaitsApi["list"]>>;
 
 async function listWaits(transport: Transport, query: NonNullable<Parameters<WaitsApi["list"]>[0]>): Promise<WaitPage> {
   const { all_sessions, run_id, session = transport.session, ...rest } = query;
-  if (all_sessions !== true) return only(run_id, await transport.json<WaitPage>(`${addressOf(session)}/waits`, { query: rest }));
+  if (all_sessions !== true)
+    return only(run_id, await transport.json<WaitPage>(`${addressOf(session)}/waits`, { query: rest }));
   const waits: WaitPage["waits"][number][] = [];
-  for (const each of await sessionsOver(transport).list()) waits.push(...(await transport.json<WaitPage>(`${addressOf(each.session_id)}/waits`, { query: { type: rest.type, limit: rest.limit } })).waits);
+  for (const each of await sessionsOver(transport).list())
+    waits.push(
+      ...(
+        await transport.json<WaitPage>(`${addressOf(each.session_id)}/waits`, {
+          query: { type: rest.type, limit: rest.limit },
+        })
+      ).waits,
+    );
   return only(run_id, { waits: waits.sort((a, b) => a.since_ms - b.since_ms) });
 }
 
@@ -207,12 +292,21 @@ function only(run_id: string | undefined, page: WaitPage): WaitPage {
 }
 
 /** One connection: it has no history to resume from, so a cut ends it and the caller reads its list anew. */
-async function* changes(transport: Transport, signal: AbortSignal, session: string | undefined): AsyncGenerator<RunChange> {
-  const answer = await transport.once(`${addressOf(session ?? transport.session)}/events`, { headers: { Accept: "text/event-stream" }, signal }, undefined);
+async function* changes(
+  transport: Transport,
+  signal: AbortSignal,
+  session: string | undefined,
+): AsyncGenerator<RunChange> {
+  const answer = await transport.once(
+    `${addressOf(session ?? transport.session)}/events`,
+    { headers: { Accept: "text/event-stream" }, signal },
+    undefined,
+  );
   if (!answer.ok) throw await problemOf(answer);
   if (answer.body === null) return;
   try {
-    for await (const frame of readFrames(answer.body, () => undefined)) if (frame.event === "change") yield JSON.parse(frame.data) as RunChange;
+    for await (const frame of readFrames(answer.body, () => undefined))
+      if (frame.event === "change") yield JSON.parse(frame.data) as RunChange;
   } catch (error) {
     if (!signal.aborted) throw transport.unreachable(error);
   }

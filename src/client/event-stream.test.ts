@@ -12,17 +12,23 @@ function bodyOf(...chunks: string[]): ReadableStream<Uint8Array> {
   });
 }
 
-const event = (sequence: number, type = "phase", run_id = "r") => `id: ${sequence}\nevent: ${type}\ndata: ${JSON.stringify({ run_id, sequence, at: "", type })}\n\n`;
+const event = (sequence: number, type = "phase", run_id = "r") =>
+  `id: ${sequence}\nevent: ${type}\ndata: ${JSON.stringify({ run_id, sequence, at: "", type })}\n\n`;
 
 test("frames come whole, whatever the chunks; comments and half frames are none", async () => {
   const text = `retry: 1000\n\n: hb\n\n${event(1)}data: a\ndata: b\n\nid: 9\ndata: half`;
   const seen: string[] = [];
-  for await (const frame of readFrames(bodyOf(...text), () => undefined)) seen.push(`${frame.id ?? "-"} ${frame.data.length}`);
+  for await (const frame of readFrames(bodyOf(...text), () => undefined))
+    seen.push(`${frame.id ?? "-"} ${frame.data.length}`);
   expect(seen).toEqual([`1 ${JSON.stringify({ run_id: "r", sequence: 1, at: "", type: "phase" }).length}`, "- 3"]);
 });
 
 /** Answers each stream with the next body and every other request with the run. */
-function transport(bodies: readonly string[], asked: string[], run = { status: "running", last_sequence: 9 }): Transport {
+function transport(
+  bodies: readonly string[],
+  asked: string[],
+  run = { status: "running", last_sequence: 9 },
+): Transport {
   const left = [...bodies];
   return new Transport({
     url: "http://127.0.0.1:1",
@@ -39,15 +45,32 @@ function transport(bodies: readonly string[], asked: string[], run = { status: "
   });
 }
 
-async function follow(bodies: readonly string[], asked: string[] = [], run?: { status: string; last_sequence: number }): Promise<number[]> {
+async function follow(
+  bodies: readonly string[],
+  asked: string[] = [],
+  run?: { status: string; last_sequence: number },
+): Promise<number[]> {
   const seen: number[] = [];
-  for await (const { sequence } of followRun<{ run_id: string; sequence: number; type: string }>(transport(bodies, asked, run), { address: "/r", run_id: "r", since: 0, view: "public" })) seen.push(sequence);
+  for await (const { sequence } of followRun<{ run_id: string; sequence: number; type: string }>(
+    transport(bodies, asked, run),
+    { address: "/r", run_id: "r", since: 0, view: "public" },
+  ))
+    seen.push(sequence);
   return seen;
 }
 
 test("a cut asks again from the last one seen; what comes twice is dropped; a gap is asked for again", async () => {
   const asked: string[] = [];
-  const seen = await follow([event(1) + event(2), `${event(1)}${event(2)}${event(3)}`, event(5), `${event(4)}event: bye\ndata: {}\n\n`, event(5, "run_succeeded")], asked);
+  const seen = await follow(
+    [
+      event(1) + event(2),
+      `${event(1)}${event(2)}${event(3)}`,
+      event(5),
+      `${event(4)}event: bye\ndata: {}\n\n`,
+      event(5, "run_succeeded"),
+    ],
+    asked,
+  );
   expect(seen).toEqual([1, 2, 3, 4, 5]);
   expect(asked).toEqual(["0", "2", "3", "3", "4"]);
 });

@@ -25,7 +25,11 @@ export async function* readFrames(body: ReadableStream<Uint8Array>, touched: () 
       if (done) return;
       touched();
       rest += decoder.decode(value, { stream: true });
-      if (rest.length > MAX_FRAME) throw new HoldfastError("too_large", "Cannot follow: one event is larger than 64 MiB; read the events by pages");
+      if (rest.length > MAX_FRAME)
+        throw new HoldfastError(
+          "too_large",
+          "Cannot follow: one event is larger than 64 MiB; read the events by pages",
+        );
       const frames = rest.split("\n\n");
       rest = frames.pop() as string;
       for (const frame of frames) {
@@ -80,7 +84,10 @@ export async function* followRun<T extends Sequenced>(transport: Transport, requ
   let backoff = FIRST_BACKOFF_MS;
   let aliveAt = performance.now();
   while (request.signal?.aborted !== true) {
-    let failure: unknown = new HoldfastError("server_unavailable", "Cannot follow: the server ended the stream; it is away or restarting");
+    let failure: unknown = new HoldfastError(
+      "server_unavailable",
+      "Cannot follow: the server ended the stream; it is away or restarting",
+    );
     try {
       for await (const event of oneConnection<T>(transport, request, last)) {
         aliveAt = performance.now();
@@ -95,7 +102,13 @@ export async function* followRun<T extends Sequenced>(transport: Transport, requ
       aliveAt = performance.now();
     } catch (error) {
       if (isAborted(request.signal)) return;
-      if (HoldfastError.is(error) && error.code !== "server_unavailable" && error.code !== "storage_unavailable" && error.code !== "rate_limited") throw error;
+      if (
+        HoldfastError.is(error) &&
+        error.code !== "server_unavailable" &&
+        error.code !== "storage_unavailable" &&
+        error.code !== "rate_limited"
+      )
+        throw error;
       failure = error;
     }
     if (performance.now() - aliveAt > transport.patienceMs) throw transport.unreachable(failure);
@@ -109,7 +122,11 @@ function isAborted(signal: AbortSignal | undefined): boolean {
   return signal?.aborted ?? false;
 }
 
-async function* oneConnection<T extends Sequenced>(transport: Transport, request: FollowRequest, since: number): AsyncGenerator<T> {
+async function* oneConnection<T extends Sequenced>(
+  transport: Transport,
+  request: FollowRequest,
+  since: number,
+): AsyncGenerator<T> {
   const cut = new AbortController();
   const leave = (): void => cut.abort();
   request.signal?.addEventListener("abort", leave, { once: true });
@@ -122,7 +139,11 @@ async function* oneConnection<T extends Sequenced>(transport: Transport, request
   try {
     const answer = await transport.once(
       `${request.address}/events`,
-      { query: { view: request.view }, headers: { Accept: "text/event-stream", "Last-Event-ID": String(since) }, signal: cut.signal },
+      {
+        query: { view: request.view },
+        headers: { Accept: "text/event-stream", "Last-Event-ID": String(since) },
+        signal: cut.signal,
+      },
       undefined,
     );
     if (!answer.ok) throw await problemOf(answer);
@@ -149,12 +170,18 @@ async function* oneConnection<T extends Sequenced>(transport: Transport, request
 function checked<T extends Sequenced>(frame: EventFrame, run_id: string): T {
   const event = JSON.parse(frame.data) as T;
   if (event.run_id !== run_id || !Number.isSafeInteger(event.sequence) || String(event.sequence) !== frame.id)
-    throw new HoldfastError("internal", "Cannot follow: the server sent an event that is not of this run; check what answers at this address");
+    throw new HoldfastError(
+      "internal",
+      "Cannot follow: the server sent an event that is not of this run; check what answers at this address",
+    );
   return event;
 }
 
 /** A stream that ends with nothing to tell is that of a run which had ended. */
 async function hasEnded(transport: Transport, request: FollowRequest, last: number): Promise<boolean> {
-  const run = await transport.json<{ status: string; last_sequence: number }>(request.address, request.signal === undefined ? {} : { signal: request.signal });
+  const run = await transport.json<{ status: string; last_sequence: number }>(
+    request.address,
+    request.signal === undefined ? {} : { signal: request.signal },
+  );
   return ["succeeded", "failed", "cancelled"].includes(run.status) && run.last_sequence <= last;
 }

@@ -1,6 +1,18 @@
 /** `runs.*` over HTTP. */
 import { randomUUID } from "node:crypto";
-import type { OperatorEvent, PublicEvent, PublicRun, Run, RunHandle, RunSummary, RunsApi, StepDetail, StepRow, Verb, Why } from "../access/api.ts";
+import type {
+  OperatorEvent,
+  PublicEvent,
+  PublicRun,
+  Run,
+  RunHandle,
+  RunSummary,
+  RunsApi,
+  StepDetail,
+  StepRow,
+  Verb,
+  Why,
+} from "../access/api.ts";
 import { HoldfastError } from "../domain/errors.ts";
 import type { Json } from "../domain/json.ts";
 import { isTerminal, type WaitType } from "../domain/run.ts";
@@ -30,29 +42,55 @@ export class Runs implements RunsApi {
   async list(query: Parameters<RunsApi["list"]>[0] = {}): ReturnType<RunsApi["list"]> {
     const { session, parent_run_id, limit = 20, ...rest } = query;
     if (parent_run_id !== undefined)
-      return this.#transport.json(`${this.#at(parent_run_id, session)}/children`, { query: { limit, cursor: rest.cursor } });
-    return this.#transport.json(`${addressOf(session ?? this.#transport.session)}/workflow-runs`, { query: { ...rest, limit } });
+      return this.#transport.json(`${this.#at(parent_run_id, session)}/children`, {
+        query: { limit, cursor: rest.cursor },
+      });
+    return this.#transport.json(`${addressOf(session ?? this.#transport.session)}/workflow-runs`, {
+      query: { ...rest, limit },
+    });
   }
 
   /** As `RunsApi.find`; a suffix is looked for among the newest 5,000 runs. */
   async find(ref: string, session?: string): Promise<string> {
     if (ref === "last" || ref.startsWith("last:")) return this.#last(ref, session);
     if (!/^[A-Za-z0-9_-]{1,128}$/.test(ref))
-      throw new HoldfastError("usage", "Cannot read this run reference: give an id, the last 6 or more characters of one, or `last`");
+      throw new HoldfastError(
+        "usage",
+        "Cannot read this run reference: give an id, the last 6 or more characters of one, or `last`",
+      );
     if (await this.#exists(ref, session)) return ref;
-    if (ref.length < MIN_SUFFIX) throw new HoldfastError("usage", `Cannot find the run "${ref}": give at least the last ${MIN_SUFFIX} characters of its id`);
+    if (ref.length < MIN_SUFFIX)
+      throw new HoldfastError(
+        "usage",
+        `Cannot find the run "${ref}": give at least the last ${MIN_SUFFIX} characters of its id`,
+      );
     const found = await this.#bySuffix(ref, session);
-    if (found.length > 1) throw new HoldfastError("usage", `Cannot tell which run "${ref}" is: ${found.slice(0, 3).join(", ")} all end so; give more characters`);
+    if (found.length > 1)
+      throw new HoldfastError(
+        "usage",
+        `Cannot tell which run "${ref}" is: ${found.slice(0, 3).join(", ")} all end so; give more characters`,
+      );
     const [one] = found;
-    if (one === undefined) throw new HoldfastError("not_found", `Cannot find the run "${ref}" in the session "${session ?? this.#transport.session}"; see: holdfast list`);
+    if (one === undefined)
+      throw new HoldfastError(
+        "not_found",
+        `Cannot find the run "${ref}" in the session "${session ?? this.#transport.session}"; see: holdfast list`,
+      );
     return one;
   }
 
   async #last(ref: string, session: string | undefined): Promise<string> {
     const workflow_id = ref === "last" ? undefined : ref.slice("last:".length);
-    const { runs } = await this.list({ limit: 1, ...(workflow_id === undefined ? {} : { workflow_id }), ...(session === undefined ? {} : { session }) });
+    const { runs } = await this.list({
+      limit: 1,
+      ...(workflow_id === undefined ? {} : { workflow_id }),
+      ...(session === undefined ? {} : { session }),
+    });
     if (runs[0] !== undefined) return runs[0].run_id;
-    throw new HoldfastError("not_found", `Cannot find "${ref}": there is no such run yet; start one with: holdfast run`);
+    throw new HoldfastError(
+      "not_found",
+      `Cannot find "${ref}": there is no such run yet; start one with: holdfast run`,
+    );
   }
 
   async #exists(runId: string, session: string | undefined): Promise<boolean> {
@@ -94,29 +132,60 @@ export class Runs implements RunsApi {
     return this.#transport.json(`${this.#at(runId, session)}/steps/${encodeURIComponent(stepId)}`);
   }
 
-  steps(runId: string, query: Parameters<RunsApi["steps"]>[1] = {}, session?: string): Promise<{ readonly steps: readonly StepRow[]; readonly next_cursor?: string }> {
+  steps(
+    runId: string,
+    query: Parameters<RunsApi["steps"]>[1] = {},
+    session?: string,
+  ): Promise<{ readonly steps: readonly StepRow[]; readonly next_cursor?: string }> {
     return this.#transport.json(`${this.#at(runId, session)}/steps`, { query });
   }
 
-  events(runId: string, query: { since?: number; limit?: number } = {}, session?: string): Promise<readonly OperatorEvent[]> {
+  events(
+    runId: string,
+    query: { since?: number; limit?: number } = {},
+    session?: string,
+  ): Promise<readonly OperatorEvent[]> {
     return this.#transport.json(`${this.#at(runId, session)}/events`, { query: { ...query, view: "operator" } });
   }
 
-  publicEvents(runId: string, query: { since?: number; limit?: number } = {}, session?: string): Promise<readonly PublicEvent[]> {
+  publicEvents(
+    runId: string,
+    query: { since?: number; limit?: number } = {},
+    session?: string,
+  ): Promise<readonly PublicEvent[]> {
     return this.#transport.json(`${this.#at(runId, session)}/events`, { query });
   }
 
-  follow(runId: string, options: { since?: number; signal?: AbortSignal } = {}, session?: string): AsyncIterable<OperatorEvent> {
+  follow(
+    runId: string,
+    options: { since?: number; signal?: AbortSignal } = {},
+    session?: string,
+  ): AsyncIterable<OperatorEvent> {
     return this.#follow<OperatorEvent>(runId, "operator", options, session);
   }
 
-  followPublic(runId: string, options: { since?: number; signal?: AbortSignal } = {}, session?: string): AsyncIterable<PublicEvent> {
+  followPublic(
+    runId: string,
+    options: { since?: number; signal?: AbortSignal } = {},
+    session?: string,
+  ): AsyncIterable<PublicEvent> {
     return this.#follow<PublicEvent>(runId, "public", options, session);
   }
 
-  #follow<T extends PublicEvent | OperatorEvent>(run_id: string, view: "public" | "operator", options: { since?: number; signal?: AbortSignal }, session: string | undefined): AsyncIterable<T> {
+  #follow<T extends PublicEvent | OperatorEvent>(
+    run_id: string,
+    view: "public" | "operator",
+    options: { since?: number; signal?: AbortSignal },
+    session: string | undefined,
+  ): AsyncIterable<T> {
     const { since = 0, signal } = options;
-    return followRun<T>(this.#transport, { address: this.#at(run_id, session), run_id, since, view, ...(signal === undefined ? {} : { signal }) });
+    return followRun<T>(this.#transport, {
+      address: this.#at(run_id, session),
+      run_id,
+      since,
+      view,
+      ...(signal === undefined ? {} : { signal }),
+    });
   }
 
   output(runId: string, session?: string): Promise<Json> {
@@ -135,7 +204,8 @@ export class Runs implements RunsApi {
     for (;;) {
       const run = await this.inspect(runId, session);
       if (isTerminal(run.status) || signal?.aborted === true) return run;
-      if (run.status === "suspended" && !(run.waits.length > 0 && run.waits.every((wait) => TIMED.includes(wait.type)))) return run;
+      if (run.status === "suspended" && !(run.waits.length > 0 && run.waits.every((wait) => TIMED.includes(wait.type))))
+        return run;
       const moved = await this.#moved(run, signal, run.status === "queued" && !asked ? QUEUED_MS : undefined, session);
       if (moved || run.status !== "queued" || asked) continue;
       asked = true;
@@ -145,8 +215,16 @@ export class Runs implements RunsApi {
   }
 
   /** True once the run has a newer event; false after `limitMs` or when `signal` aborts. */
-  async #moved(run: Run, signal: AbortSignal | undefined, limitMs: number | undefined, session: string | undefined): Promise<boolean> {
-    const limits = [...(signal === undefined ? [] : [signal]), ...(limitMs === undefined ? [] : [AbortSignal.timeout(limitMs)])];
+  async #moved(
+    run: Run,
+    signal: AbortSignal | undefined,
+    limitMs: number | undefined,
+    session: string | undefined,
+  ): Promise<boolean> {
+    const limits = [
+      ...(signal === undefined ? [] : [signal]),
+      ...(limitMs === undefined ? [] : [AbortSignal.timeout(limitMs)]),
+    ];
     const options = limits.length === 0 ? {} : { signal: AbortSignal.any(limits) };
     for await (const _ of this.follow(run.run_id, { since: run.last_sequence, ...options }, session)) return true;
     return false;
@@ -171,17 +249,36 @@ export class Runs implements RunsApi {
     return this.#verb(runId, "resume", {}, session);
   }
 
-  async raiseBudget(runId: string, budget: Parameters<RunsApi["raiseBudget"]>[1], _options: object = {}, session?: string): Promise<Verb> {
-    return this.asVerb(runId, await this.#transport.json(`${this.#at(runId, session)}/budget`, { method: "PATCH", body: budget }), session);
+  async raiseBudget(
+    runId: string,
+    budget: Parameters<RunsApi["raiseBudget"]>[1],
+    _options: object = {},
+    session?: string,
+  ): Promise<Verb> {
+    return this.asVerb(
+      runId,
+      await this.#transport.json(`${this.#at(runId, session)}/budget`, { method: "PATCH", body: budget }),
+      session,
+    );
   }
 
-  async restart(runId: string, session?: string, origin: "explicit" | "automatic" = "explicit", key?: string): Promise<RunHandle> {
+  async restart(
+    runId: string,
+    session?: string,
+    origin: "explicit" | "automatic" = "explicit",
+    key?: string,
+  ): Promise<RunHandle> {
     if (origin === "automatic") throw notOffered("start runs in the name of a model");
     return this.#made(`${this.#at(runId, session)}/restart`, {}, key ?? randomUUID(), session);
   }
 
   async retry(runId: string, stepId?: string, session?: string): Promise<RunHandle> {
-    return this.#made(`${this.#at(runId, session)}/retry`, stepId === undefined ? {} : { step_id: stepId }, randomUUID(), session);
+    return this.#made(
+      `${this.#at(runId, session)}/retry`,
+      stepId === undefined ? {} : { step_id: stepId },
+      randomUUID(),
+      session,
+    );
   }
 
   /** A POST that makes a run. */
@@ -210,31 +307,56 @@ export class Runs implements RunsApi {
     return this.asVerb(runId, await this.#transport.json(`${this.#at(runId, session)}${below}`, sent), session);
   }
 
-  async asVerb(runId: string, answer: { readonly pending?: boolean; readonly signal_id?: string }, session: string | undefined): Promise<Verb> {
+  async asVerb(
+    runId: string,
+    answer: { readonly pending?: boolean; readonly signal_id?: string },
+    session: string | undefined,
+  ): Promise<Verb> {
     const run = await this.inspect(runId, session);
     if (answer.pending !== true) return { run, pending: false };
     return { run, pending: true, ...(answer.signal_id === undefined ? {} : { signal_id: answer.signal_id }) };
   }
 
   async artifact(runId: string, sha256: string, session?: string): Promise<Uint8Array> {
-    const answer = await this.#transport.answer(`${this.#at(runId, session)}/artifacts/${encodeURIComponent(sha256)}`, { headers: { Accept: "application/octet-stream" } });
+    const answer = await this.#transport.answer(`${this.#at(runId, session)}/artifacts/${encodeURIComponent(sha256)}`, {
+      headers: { Accept: "application/octet-stream" },
+    });
     return new Uint8Array(await answer.arrayBuffer());
   }
 
-  async *journal(runId: string, options: { readonly since?: number } = {}, session?: string): ReturnType<RunsApi["journal"]> & AsyncGenerator {
-    const answer = await this.#transport.answer(`${this.#at(runId, session)}/journal`, { query: options, headers: { Accept: "application/x-ndjson" } });
+  async *journal(
+    runId: string,
+    options: { readonly since?: number } = {},
+    session?: string,
+  ): ReturnType<RunsApi["journal"]> & AsyncGenerator {
+    const answer = await this.#transport.answer(`${this.#at(runId, session)}/journal`, {
+      query: options,
+      headers: { Accept: "application/x-ndjson" },
+    });
     let lines: string[] = [];
     for await (const line of linesOf(answer)) {
       if (!line.startsWith('{"segment":')) lines.push(line);
       else {
-        yield { text: lines.join("\n"), segment: (JSON.parse(line) as { segment: { first: number; last: number; prev: string; hash: string } }).segment };
+        yield {
+          text: lines.join("\n"),
+          segment: (JSON.parse(line) as { segment: { first: number; last: number; prev: string; hash: string } })
+            .segment,
+        };
         lines = [];
       }
     }
-    if (lines.length > 0) throw new HoldfastError("storage", `Cannot read the journal of ${runId}: it ends within a segment; it is damaged, or the server was stopped`);
+    if (lines.length > 0)
+      throw new HoldfastError(
+        "storage",
+        `Cannot read the journal of ${runId}: it ends within a segment; it is damaged, or the server was stopped`,
+      );
   }
 
-  attempts(runId: string, query: Parameters<RunsApi["attempts"]>[1] = {}, session?: string): ReturnType<RunsApi["attempts"]> {
+  attempts(
+    runId: string,
+    query: Parameters<RunsApi["attempts"]>[1] = {},
+    session?: string,
+  ): ReturnType<RunsApi["attempts"]> {
     return this.#transport.json(`${this.#at(runId, session)}/attempts`, { query: { ...query } });
   }
 

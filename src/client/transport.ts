@@ -3,7 +3,7 @@
  * thrown in this process. What may be sent again is sent again: reads, and mutations under an idempotency key.
  */
 import { randomUUID } from "node:crypto";
-import { type ErrorCode, ERRORS, HoldfastError } from "../domain/errors.ts";
+import { ERRORS, type ErrorCode, HoldfastError } from "../domain/errors.ts";
 import type { Json, JsonObject } from "../domain/json.ts";
 
 export interface ClientOptions {
@@ -47,8 +47,15 @@ export class Transport {
   /** @throws HoldfastError `usage` */
   constructor(options: ClientOptions) {
     if (!URL.canParse(options.url) || !/^https?:$/.test(new URL(options.url).protocol))
-      throw new HoldfastError("usage", "Cannot use this server: its address must begin with http:// or https://, such as http://127.0.0.1:4777");
-    if (!/^[\x21-\x7e]+$/.test(options.token)) throw new HoldfastError("usage", "Cannot use this token: it is empty or has characters that no token has; see: holdfast token");
+      throw new HoldfastError(
+        "usage",
+        "Cannot use this server: its address must begin with http:// or https://, such as http://127.0.0.1:4777",
+      );
+    if (!/^[\x21-\x7e]+$/.test(options.token))
+      throw new HoldfastError(
+        "usage",
+        "Cannot use this token: it is empty or has characters that no token has; see: holdfast token",
+      );
     this.#url = options.url.replace(/\/+$/, "");
     this.#token = options.token;
     this.#fetch = options.fetch ?? globalThis.fetch;
@@ -79,7 +86,10 @@ export class Transport {
       } catch (error) {
         if (sent.signal?.aborted === true) throw error;
         const failed = HoldfastError.is(error) ? error : this.#unreachable(error);
-        const passing = failed.code === "server_unavailable" || failed.code === "storage_unavailable" || failed.code === "rate_limited";
+        const passing =
+          failed.code === "server_unavailable" ||
+          failed.code === "storage_unavailable" ||
+          failed.code === "rate_limited";
         if (!again || !passing || performance.now() + backoff > until) throw failed;
       }
       await pause(backoff, sent.signal);
@@ -89,7 +99,10 @@ export class Transport {
   /** Sends once; whatever the server answers is the answer. */
   once(address: string, sent: Sent, limitMs: number | undefined = REQUEST_MS): Promise<Response> {
     const { method = "GET", body, key, headers } = sent;
-    const signals = [...(sent.signal === undefined ? [] : [sent.signal]), ...(limitMs === undefined ? [] : [AbortSignal.timeout(limitMs)])];
+    const signals = [
+      ...(sent.signal === undefined ? [] : [sent.signal]),
+      ...(limitMs === undefined ? [] : [AbortSignal.timeout(limitMs)]),
+    ];
     return this.#fetch(`${this.#url}${address}${queryText(sent.query)}`, {
       method,
       redirect: "error",
@@ -106,7 +119,11 @@ export class Transport {
   }
 
   #unreachable(cause: unknown): HoldfastError {
-    return new HoldfastError("server_unavailable", `Cannot reach the server at ${this.#url}: it does not answer; start it with holdfast serve, or check the address`, { cause });
+    return new HoldfastError(
+      "server_unavailable",
+      `Cannot reach the server at ${this.#url}: it does not answer; start it with holdfast serve, or check the address`,
+      { cause },
+    );
   }
 
   unreachable(cause: unknown): HoldfastError {
@@ -136,8 +153,14 @@ async function textOf(answer: Response): Promise<string> {
 /** The server's error as it would have been thrown here. */
 export async function problemOf(answer: Response): Promise<HoldfastError> {
   const problem = await readProblem(answer);
-  const code = typeof problem.code === "string" && Object.hasOwn(ERRORS, problem.code) ? (problem.code as ErrorCode) : codeOf(answer.status);
-  const message = typeof problem.detail === "string" ? problem.detail : `Cannot do this: the server answered ${answer.status}; see its log`;
+  const code =
+    typeof problem.code === "string" && Object.hasOwn(ERRORS, problem.code)
+      ? (problem.code as ErrorCode)
+      : codeOf(answer.status);
+  const message =
+    typeof problem.detail === "string"
+      ? problem.detail
+      : `Cannot do this: the server answered ${answer.status}; see its log`;
   const details: Record<string, Json> = { ...(isObject(problem.details) ? problem.details : {}) };
   if (problem.diagnostics !== undefined) details.diagnostics = problem.diagnostics;
   if (problem.run_id !== undefined && details.run_id === undefined) details.run_id = problem.run_id;

@@ -35,9 +35,17 @@ export function readServerFile(file: string): ServerFile | undefined {
   try {
     if (fs.statSync(file).size > MAX_FILE) return undefined;
     const value = JSON.parse(fs.readFileSync(file, "utf8")) as Partial<ServerFile> | null;
-    if (typeof value?.url !== "string" || typeof value.token !== "string" || typeof value.instance !== "string") return undefined;
+    if (typeof value?.url !== "string" || typeof value.token !== "string" || typeof value.instance !== "string")
+      return undefined;
     if (!Number.isSafeInteger(value.pid) || !/^https?:\/\//.test(value.url)) return undefined;
-    return { url: value.url, pid: Number(value.pid), token: value.token, instance: value.instance, store: String(value.store ?? ""), drives: value.drives === true };
+    return {
+      url: value.url,
+      pid: Number(value.pid),
+      token: value.token,
+      instance: value.instance,
+      store: String(value.store ?? ""),
+      drives: value.drives === true,
+    };
   } catch {
     return undefined;
   }

@@ -17,6 +17,7 @@ import { TreeExecutor } from "./tree/executor.ts";
 import { TreeJournal } from "./tree/journal.ts";
 import { loadRun, markInterrupted, revive, treeLedger, type LoadedRun } from "./tree/loading.ts";
 import type { Recorded } from "./replay.ts";
+import { wake } from "./tree/parents.ts";
 import { copyOf } from "./tree/retrying.ts";
 import { applySignal, needsPrograms } from "./tree/signals.ts";
 import { stopRun } from "./tree/stopping.ts";
@@ -388,7 +389,7 @@ export class Engine {
     // A run that waits for a person and has work that an interruption stopped: the work goes on meanwhile.
     if (how !== "woken")
       for (const run of [...tree.runs.values()])
-        if (tree.state(run.runId).status === "suspended" && haltedSteps(tree.state(run.runId)).length > 0) tree.wake(run);
+        if (tree.state(run.runId).status === "suspended" && haltedSteps(tree.state(run.runId)).length > 0) wake(tree, run);
     tree.settleDownSoon();
   }
 

@@ -6,90 +6,22 @@
 import { hashJson, type Json } from "../domain/json.ts";
 import type { Failure } from "../domain/run.ts";
 import { LazyAbort } from "./lazy-abort.ts";
-import {
-  type DefinitionRef,
-  type Program,
-  type ProgramContext,
-  StepFailure,
-  type StepSpec,
-  type WaitSpec,
-} from "./program.ts";
-import { type Delivery, type Recorded, type VisitRecord, visitKey } from "./replay.ts";
+import { BranchContext } from "./branch.ts";
+import { type DefinitionRef, type Program, StepFailure, type StepSpec, type WaitSpec } from "./program.ts";
+import { type Delivery, type Recorded, refusalKey, type VisitRecord, visitKey } from "./replay.ts";
+import type {
+  CancelRequest,
+  ChildRequest,
+  LiveRun,
+  OpenRequest,
+  Request,
+  RetryRequest,
+  StepRequest,
+  WaitRequest,
+} from "./requests.ts";
 
 /** How long the host may deliver without letting the event loop turn, in milliseconds. */
 const TURN_MS = 5;
-
-interface RequestBase {
-  readonly instance: string;
-  readonly visit: number;
-  /** True when the journal has this visit open: it is resumed, not begun. */
-  resumed: boolean;
-  /** A cancelled request is never delivered. */
-  dead: boolean;
-  readonly branches: readonly BranchContext[];
-  readonly resolve: (value: Json) => void;
-  readonly reject: (error: Error) => void;
-}
-
-export interface StepRequest extends RequestBase {
-  readonly kind: "step";
-  readonly spec: StepSpec;
-  readonly input: Json;
-  readonly inputHash: string;
-}
-
-export interface WaitRequest extends RequestBase {
-  readonly kind: "wait";
-  readonly spec: WaitSpec;
-  readonly input: Json;
-  readonly inputHash: string;
-}
-
-export interface ChildRequest extends RequestBase {
-  readonly kind: "child";
-  readonly definition: DefinitionRef;
-  readonly input: Json;
-  readonly inputHash: string;
-}
-
-export interface RetryRequest extends RequestBase {
-  readonly kind: "retry";
-  readonly key: string;
-  readonly delayMs: number;
-  /** Present when the journal has it. */
-  dueAtMs?: number;
-}
-
-export interface CancelRequest extends RequestBase {
-  readonly kind: "cancel";
-  readonly key: string;
-  /** What to cancel, as it stood when the program asked. */
-  readonly targets: readonly OpenRequest[];
-}
-
-export type OpenRequest = StepRequest | WaitRequest | ChildRequest | RetryRequest;
-export type Request = OpenRequest | CancelRequest;
-
-/** The executor of the run's tree, as one host sees it. */
-export interface LiveRun {
-  go(request: Request): void;
-  /** Whether the request's visit is queued, running or suspended. */
-  isOpen(request: OpenRequest): boolean;
-  /** RP-38. */
-  skip(instance: string, visit: number, reason: string): void;
-  decided(key: string, value: Json): void;
-  /** Undefined when admitted (RP-34); `starved` waits for a raised limit and then calls `again`. */
-  admit(items: number, leavesPerItem: number, again: () => void): Failure | "starved" | undefined;
-  /** RP-26: undefined when a retry was reserved; appends `retry_reserved`. */
-  reserveRetry(key: string, dueAtMs: number, again: () => void): Failure | "starved" | undefined;
-  now(): number;
-  /** What is parked goes live, and more of it than what the journal has open. */
-  ready(): void;
-  /** The program asked for something else than was recorded. */
-  nondeterminism(message: string): void;
-  /** The program can go no further by itself, or has ended (`host.ended`). */
-  quiet(): void;
-}
 
 export type Ended = { readonly ok: true; readonly value: Json } | { readonly ok: false; readonly failure: Failure };
 
@@ -119,10 +51,6 @@ export class ProgramHost {
     this.#recorded = recorded;
     this.#live = live;
     this.#queue = [...recorded.deliveries];
-  }
-
-  get frozen(): boolean {
-    return this.#frozen;
   }
 
   /** Starts the program and replays it to its frontier. Nothing is appended meanwhile. */
@@ -442,73 +370,6 @@ export class ProgramHost {
     }).then(() => undefined);
   }
 }
-
-/** The key under which a refused reservation is recorded (R-2d): a replay refuses it again. */
-export function refusalKey(instance: string, visit: number): string {
-  return `refused:${visit}#${instance}`;
-}
-
-class BranchContext implements ProgramContext {
-  readonly #host: ProgramHost;
-  readonly #chain: readonly BranchContext[];
-  closed = false;
-
-  constructor(host: ProgramHost, parents: readonly BranchContext[]) {
-    this.#host = host;
-    this.#chain = [...parents, this];
-  }
-
-  get args(): Json {
-    return this.#host.args;
-  }
-
-  get signal(): AbortSignal {
-    return this.#host.signal;
-  }
-
-  get #silent(): boolean {
-    return this.#chain.some((branch) => branch.closed);
-  }
-
-  step(instance: string, spec: StepSpec, input: Json): Promise<Json> {
-    return this.#silent ? NEVER : this.#host.ask(this.#chain, instance, input, { kind: "step", spec });
-  }
-
-  wait(instance: string, spec: WaitSpec): Promise<Json> {
-    if (this.#silent) return NEVER;
-    return this.#host.ask(this.#chain, instance, spec as unknown as Json, { kind: "wait", spec });
-  }
-
-  child(instance: string, definition: DefinitionRef, args: Json): Promise<Json> {
-    return this.#silent ? NEVER : this.#host.ask(this.#chain, instance, args, { kind: "child", definition });
-  }
-
-  skip(instance: string, reason: string): void {
-    if (!this.#silent) this.#host.skip(instance, reason);
-  }
-
-  decide(key: string, compute: () => Json): Promise<Json> {
-    return this.#silent ? NEVER : this.#host.decide(key, compute);
-  }
-
-  admit(key: string, items: number, leavesPerItem: number): Promise<void> {
-    return this.#silent ? NEVER : this.#host.admit(key, items, leavesPerItem);
-  }
-
-  retry(key: string, delayMs: number): Promise<void> {
-    return this.#silent ? NEVER : this.#host.retry(this.#chain, key, delayMs);
-  }
-
-  branch(): ProgramContext {
-    return new BranchContext(this.#host, this.#chain);
-  }
-
-  cancel(branches: readonly ProgramContext[], key: string): Promise<void> {
-    return this.#silent ? NEVER : this.#host.cancel(branches as readonly BranchContext[], key);
-  }
-}
-
-const NEVER: Promise<never> = new Promise(() => undefined);
 
 /**
  * Resolves when the program can go no further: `nextTick` callbacks run once the microtask queue is empty. The

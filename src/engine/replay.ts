@@ -43,6 +43,11 @@ export function visitKey(instance: string, visit: number): string {
   return `${visit}#${instance}`;
 }
 
+/** The key under which a refused reservation is recorded (R-2d): a replay refuses it again. */
+export function refusalKey(instance: string, visit: number): string {
+  return `refused:${visit}#${instance}`;
+}
+
 /** Reads a journal's events in order. Feed pages with `add`, then take `recorded`. */
 export class Recording {
   readonly #deliveries: Delivery[] = [];

@@ -150,7 +150,7 @@ async function approvalQuestion(
       line("Arguments", wait.input === undefined ? undefined : canonicalJson(wait.input)),
       line("Details", wait.details === undefined ? undefined : canonicalJson(wait.details)),
       line("Workspace", workspace),
-      line("Asked by", `the session ${service.session}, run ${run.run_id}`),
+      line("Asked by", `${wait.started_by ?? "somebody unknown"}, session ${service.session}, run ${run.run_id}`),
       line("Deadline", wait.deadline_at_ms === undefined ? undefined : new Date(wait.deadline_at_ms).toISOString()),
       line("Digest", digest),
     ].join(""),

@@ -24,12 +24,19 @@ export class CursorSigner {
   /** @throws HoldfastError `usage` when it was not given by this list */
   read(list: string, cursor: string | undefined): string | undefined {
     if (cursor === undefined) return undefined;
-    const bytes = cursor.length > MAX_CURSOR || !/^[A-Za-z0-9_-]+$/.test(cursor) ? Buffer.alloc(0) : Buffer.from(cursor, "base64url");
+    const bytes =
+      cursor.length > MAX_CURSOR || !/^[A-Za-z0-9_-]+$/.test(cursor)
+        ? Buffer.alloc(0)
+        : Buffer.from(cursor, "base64url");
     const place = bytes.subarray(MAC_BYTES).toString("utf8");
     // One spelling a cursor: base64url has several for some bytes.
     const spelled = bytes.toString("base64url") === cursor;
-    if (spelled && bytes.length > MAC_BYTES && timingSafeEqual(bytes.subarray(0, MAC_BYTES), this.#mac(list, place))) return place;
-    throw refusal("usage", "Cannot use this cursor: it is not one that this list gave; start the list again without it");
+    if (spelled && bytes.length > MAC_BYTES && timingSafeEqual(bytes.subarray(0, MAC_BYTES), this.#mac(list, place)))
+      return place;
+    throw refusal(
+      "usage",
+      "Cannot use this cursor: it is not one that this list gave; start the list again without it",
+    );
   }
 
   #mac(list: string, place: string): Buffer {

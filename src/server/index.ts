@@ -7,4 +7,4 @@ export { openApiDocument } from "./openapi.ts";
 export type { AppOptions, McpHandler, ServerBounds } from "./options.ts";
 export { DEFAULT_PORT, type RunningServer, type ServeOptions, startServer } from "./serve.ts";
 export { startTelemetry, type Telemetry } from "./telemetry.ts";
-export { type TokenInfo, TokenFolder } from "./tokens.ts";
+export { TokenFolder, type TokenInfo } from "./tokens.ts";

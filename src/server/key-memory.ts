@@ -48,17 +48,27 @@ export class KeyMemory {
   ): Promise<{ readonly replayed: Remembered } | { readonly answer: T }> {
     const scope = digest(`${name.scope}\0${name.key}`);
     const request = digest(name.request);
-    for (let before = this.#running.get(scope); before !== undefined; before = this.#running.get(scope)) await before.catch(() => undefined);
+    for (let before = this.#running.get(scope); before !== undefined; before = this.#running.get(scope))
+      await before.catch(() => undefined);
     const known = this.#known.get(scope);
     if (known !== undefined) {
       if (known.request === request) return { replayed: known };
-      throw refusal("idempotency_key_reused", "Cannot use this Idempotency-Key: it was used for another request; use a new key for a new request");
+      throw refusal(
+        "idempotency_key_reused",
+        "Cannot use this Idempotency-Key: it was used for another request; use a new key for a new request",
+      );
     }
     const work = act();
     this.#running.set(scope, work);
     try {
       const answer = await work;
-      this.#remember({ scope, request, status: answer.status, ...(answer.about === undefined ? {} : { about: answer.about }), at_ms: Date.now() });
+      this.#remember({
+        scope,
+        request,
+        status: answer.status,
+        ...(answer.about === undefined ? {} : { about: answer.about }),
+        at_ms: Date.now(),
+      });
       return { answer };
     } finally {
       this.#running.delete(scope);
@@ -98,7 +108,9 @@ export class KeyMemory {
 
   #compact(file: string): void {
     const draft = `${file}.new`;
-    writeFileSync(draft, [...this.#known.values()].map((line) => `${JSON.stringify(line)}\n`).join(""), { mode: 0o600 });
+    writeFileSync(draft, [...this.#known.values()].map((line) => `${JSON.stringify(line)}\n`).join(""), {
+      mode: 0o600,
+    });
     renameSync(draft, file);
     this.#lines = this.#known.size;
   }
@@ -108,7 +120,8 @@ export class KeyMemory {
 function parseLine(text: string): Line | undefined {
   try {
     const value = JSON.parse(text) as Partial<Line> | null;
-    if (typeof value?.scope === "string" && typeof value.request === "string" && typeof value.status === "number") return value as Line;
+    if (typeof value?.scope === "string" && typeof value.request === "string" && typeof value.status === "number")
+      return value as Line;
   } catch {
     return undefined;
   }

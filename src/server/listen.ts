@@ -53,7 +53,14 @@ export async function listen(app: App, options: ListenOptions): Promise<Listenin
   const answer = getRequestListener((request) => app.fetch(request), { overrideGlobalObjects: false });
   const connections = new Connections();
   const server = createServer(
-    { maxHeaderSize: HEADER_BYTES, headersTimeout: HEADERS_MS, requestTimeout: REQUEST_MS, keepAliveTimeout: 5_000, connectionsCheckingInterval: 5_000, insecureHTTPParser: false },
+    {
+      maxHeaderSize: HEADER_BYTES,
+      headersTimeout: HEADERS_MS,
+      requestTimeout: REQUEST_MS,
+      keepAliveTimeout: 5_000,
+      connectionsCheckingInterval: 5_000,
+      insecureHTTPParser: false,
+    },
     (incoming, outgoing) => {
       connections.asks(incoming.socket, outgoing);
       const problem = rawProblem(incoming);
@@ -65,8 +72,12 @@ export async function listen(app: App, options: ListenOptions): Promise<Listenin
   server.maxConnections = CONNECTIONS;
   server.timeout = STUCK_MS;
   // Node hands an upgrade over instead of answering it; here nothing is ever upgraded.
-  server.on("upgrade", (_, socket) => socket.end("HTTP/1.1 400 Bad Request\r\nConnection: close\r\nContent-Length: 0\r\n\r\n"));
-  server.on("connect", (_, socket) => socket.end("HTTP/1.1 405 Method Not Allowed\r\nConnection: close\r\nContent-Length: 0\r\n\r\n"));
+  server.on("upgrade", (_, socket) =>
+    socket.end("HTTP/1.1 400 Bad Request\r\nConnection: close\r\nContent-Length: 0\r\n\r\n"),
+  );
+  server.on("connect", (_, socket) =>
+    socket.end("HTTP/1.1 405 Method Not Allowed\r\nConnection: close\r\nContent-Length: 0\r\n\r\n"),
+  );
   await bind(server, options);
   const { port } = server.address() as AddressInfo;
   let stopping: Promise<void> | undefined;
@@ -80,29 +91,51 @@ export async function listen(app: App, options: ListenOptions): Promise<Listenin
 }
 
 function rawProblem({ rawHeaders, url }: IncomingMessage): HoldfastError | undefined {
-  if (!isPlainTarget(url ?? "")) return refusal("usage", "Cannot read the address: it is not a plain path; percent-encode each part once and use no dot segments");
+  if (!isPlainTarget(url ?? ""))
+    return refusal(
+      "usage",
+      "Cannot read the address: it is not a plain path; percent-encode each part once and use no dot segments",
+    );
   const seen = new Set<string>();
   for (let i = 0; i < rawHeaders.length; i += 2) {
     const name = (rawHeaders[i] as string).toLowerCase();
     if (!SINGLE.has(name)) continue;
-    if (seen.has(name)) return refusal("usage", `Cannot read the request: the header ${name} stands twice; send it once`);
+    if (seen.has(name))
+      return refusal("usage", `Cannot read the request: the header ${name} stands twice; send it once`);
     seen.add(name);
   }
-  if (seen.has("content-length") && seen.has("transfer-encoding")) return refusal("usage", "Cannot read the request: it gives two lengths; send one");
+  if (seen.has("content-length") && seen.has("transfer-encoding"))
+    return refusal("usage", "Cannot read the request: it gives two lengths; send one");
   return undefined;
 }
 
 function refuse(outgoing: ServerResponse, error: HoldfastError): void {
   const response = problemResponse(error, { operator: false, request_id: "none" });
-  outgoing.writeHead(response.status, { ...Object.fromEntries(response.headers), Connection: "close", "X-Content-Type-Options": "nosniff", "Cache-Control": "no-store" });
+  outgoing.writeHead(response.status, {
+    ...Object.fromEntries(response.headers),
+    Connection: "close",
+    "X-Content-Type-Options": "nosniff",
+    "Cache-Control": "no-store",
+  });
   void response.text().then((text) => outgoing.end(text));
 }
 
 function bind(server: Server, { host, port }: ListenOptions): Promise<void> {
   return new Promise((resolve, reject) => {
     const failed = (error: NodeJS.ErrnoException): void => {
-      const state = error.code === "EADDRINUSE" ? "the port is taken" : error.code === "EACCES" ? "the port may not be used" : `the system says ${error.code ?? "no"}`;
-      reject(new HoldfastError("usage", `Cannot listen on ${host}:${port}: ${state}; choose another with --port, or 0 for any`, { cause: error }));
+      const state =
+        error.code === "EADDRINUSE"
+          ? "the port is taken"
+          : error.code === "EACCES"
+            ? "the port may not be used"
+            : `the system says ${error.code ?? "no"}`;
+      reject(
+        new HoldfastError(
+          "usage",
+          `Cannot listen on ${host}:${port}: ${state}; choose another with --port, or 0 for any`,
+          { cause: error },
+        ),
+      );
     };
     server.once("error", failed);
     server.listen({ host, port }, () => {

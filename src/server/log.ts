@@ -13,10 +13,17 @@ export interface ServerLog {
 export const SILENT: ServerLog = { info: () => undefined, warn: () => undefined, error: () => undefined };
 
 /** @param write where lines go; default standard error, since standard output belongs to the command's result */
-export function createLog(options: { readonly level?: "info" | "warn" | "error"; readonly write?: (line: string) => void } = {}): ServerLog {
+export function createLog(
+  options: { readonly level?: "info" | "warn" | "error"; readonly write?: (line: string) => void } = {},
+): ServerLog {
   const { write } = options;
   const log = pino(
-    { level: options.level ?? "info", base: null, timestamp: pino.stdTimeFunctions.isoTime, formatters: { level: (level) => ({ level }) } },
+    {
+      level: options.level ?? "info",
+      base: null,
+      timestamp: pino.stdTimeFunctions.isoTime,
+      formatters: { level: (level) => ({ level }) },
+    },
     write === undefined ? pino.destination({ fd: 2, sync: true }) : { write },
   );
   return {
@@ -31,13 +38,16 @@ export function createLog(options: { readonly level?: "info" | "warn" | "error";
  * them (RP-83); other messages may quote what a run was given.
  */
 export function errorFields(error: unknown): LogFields {
-  if (!HoldfastError.is(error)) return { code: "internal", error: error instanceof Error ? error.name : "thrown", at: placeOf(error) };
+  if (!HoldfastError.is(error))
+    return { code: "internal", error: error instanceof Error ? error.name : "thrown", at: placeOf(error) };
   const own = error.code === "storage" || error.code === "storage_unavailable";
   const cause = error.cause;
   return {
     code: error.code,
     ...(own ? { error: error.message } : {}),
-    ...(error.code === "internal" ? { cause: cause instanceof Error ? cause.name : undefined, at: placeOf(cause ?? error) } : {}),
+    ...(error.code === "internal"
+      ? { cause: cause instanceof Error ? cause.name : undefined, at: placeOf(cause ?? error) }
+      : {}),
   };
 }
 
@@ -45,7 +55,10 @@ export function errorFields(error: unknown): LogFields {
 function placeOf(error: unknown): string | undefined {
   if (!(error instanceof Error) || error.stack === undefined) return undefined;
   const frames = error.stack.split("\n").filter((line) => /^\s+at /.test(line));
-  return frames.slice(0, 6).map((line) => line.trim()).join(" < ");
+  return frames
+    .slice(0, 6)
+    .map((line) => line.trim())
+    .join(" < ");
 }
 
 /** Ids that Holdfast gave or would accept; anything else of a caller never enters a log. */

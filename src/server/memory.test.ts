@@ -22,7 +22,8 @@ describe("cursors", () => {
     expect(new CursorSigner(secret).read("runs", cursor)).toBe("place");
     expect(() => new CursorSigner(secret).read("waits", cursor)).toThrow("cursor");
     expect(() => new CursorSigner(new Uint8Array(32)).read("runs", cursor)).toThrow("cursor");
-    for (const bad of ["", "x", `${cursor}A`, cursor.slice(1), "=", "a".repeat(3_000)]) expect(() => new CursorSigner(secret).read("runs", bad)).toThrow("cursor");
+    for (const bad of ["", "x", `${cursor}A`, cursor.slice(1), "=", "a".repeat(3_000)])
+      expect(() => new CursorSigner(secret).read("runs", bad)).toThrow("cursor");
     expect(new CursorSigner(secret).read("runs", undefined)).toBeUndefined();
   });
 });
@@ -42,7 +43,9 @@ describe("idempotency keys", () => {
     expect(acts).toBe(1);
     expect(answers.filter((answer) => "replayed" in answer).length).toBe(2);
     expect(await new KeyMemory(file).once(name("a"), act)).toMatchObject({ replayed: { status: 200, about: "run" } });
-    await expect(new KeyMemory(file).once(name("a", "other"), act)).rejects.toMatchObject({ code: "idempotency_key_reused" });
+    await expect(new KeyMemory(file).once(name("a", "other"), act)).rejects.toMatchObject({
+      code: "idempotency_key_reused",
+    });
     expect(acts).toBe(1);
     expect(readFileSync(file, "utf8")).not.toContain("post /x");
     expect(statSync(file).mode & 0o777).toBe(0o600);
@@ -71,7 +74,8 @@ describe("tokens", () => {
     expect(tokens.find(token)).toEqual({ name: "Anna", role: "operator" });
     expect(tokens.find(`${token}x`)).toBeUndefined();
     expect(() => tokens.add("anna", "observer", 5)).toThrow("there is one of that name");
-    for (const bad of ["", "local", "../x", "a/b", ".a", "a".repeat(65)]) expect(() => tokens.add(bad, "observer", 5)).toThrow("name");
+    for (const bad of ["", "local", "../x", "a/b", ".a", "a".repeat(65)])
+      expect(() => tokens.add(bad, "observer", 5)).toThrow("name");
     tokens.revoke("Anna");
     expect(tokens.find(token)).toBeUndefined();
     expect(() => tokens.revoke("../../x")).toThrow("none of that name");
@@ -80,7 +84,8 @@ describe("tokens", () => {
   test("stand alone in one Authorization header", () => {
     expect(bearerOf(request("Bearer abc"))).toBe("abc");
     expect(bearerOf(request("bearer abc"))).toBe("abc");
-    for (const bad of ["abc", "Basic abc", "Bearer", "Bearer a b", "Bearer a, Bearer b", `Bearer ${"a".repeat(600)}`]) expect([bad, bearerOf(request(bad))]).toEqual([bad, undefined]);
+    for (const bad of ["abc", "Basic abc", "Bearer", "Bearer a b", "Bearer a, Bearer b", `Bearer ${"a".repeat(600)}`])
+      expect([bad, bearerOf(request(bad))]).toEqual([bad, undefined]);
     const own = tokenAuthenticator("own", new TokenFolder(folder));
     expect(own(request("Bearer own"))).toEqual({ name: "local", role: "operator" });
     expect(own(request("Bearer owns"))).toBeUndefined();

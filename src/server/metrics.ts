@@ -21,9 +21,16 @@ const STEP_OUTCOMES: ReadonlyMap<string, string> = new Map([
 
 export class Metrics {
   readonly registry = new Registry();
-  readonly #runs = this.#counter("holdfast_run_events_total", "Runs that this process started, ended or suspended", ["event"]);
-  readonly #steps = this.#counter("holdfast_steps_total", "Steps by what happened to them in this process", ["outcome"]);
-  readonly #requests = this.#counter("holdfast_http_requests_total", "HTTP requests by method and status", ["method", "status"]);
+  readonly #runs = this.#counter("holdfast_run_events_total", "Runs that this process started, ended or suspended", [
+    "event",
+  ]);
+  readonly #steps = this.#counter("holdfast_steps_total", "Steps by what happened to them in this process", [
+    "outcome",
+  ]);
+  readonly #requests = this.#counter("holdfast_http_requests_total", "HTTP requests by method and status", [
+    "method",
+    "status",
+  ]);
   readonly #seconds = new Histogram({
     name: "holdfast_http_request_seconds",
     help: "Time to the head of the answer",
@@ -37,7 +44,11 @@ export class Metrics {
     buckets: [0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.5, 1],
     registers: [this.registry],
   });
-  readonly #streams = new Gauge({ name: "holdfast_sse_subscribers", help: "Event streams that are open", registers: [this.registry] });
+  readonly #streams = new Gauge({
+    name: "holdfast_sse_subscribers",
+    help: "Event streams that are open",
+    registers: [this.registry],
+  });
 
   #counter<L extends string>(name: string, help: string, labelNames: L[]): Counter<L> {
     return new Counter({ name, help, labelNames, registers: [this.registry] });
@@ -94,7 +105,12 @@ async function countRuns(holdfast: Holdfast, status: RunStatus): Promise<number>
   for (const session of await holdfast.sessions.list()) {
     let cursor: string | undefined;
     for (let page = 0; page < MAX_PAGES; page++) {
-      const { runs, next_cursor } = await holdfast.runs.list({ session: session.session_id, status: [status], limit: 200, ...(cursor === undefined ? {} : { cursor }) });
+      const { runs, next_cursor } = await holdfast.runs.list({
+        session: session.session_id,
+        status: [status],
+        limit: 200,
+        ...(cursor === undefined ? {} : { cursor }),
+      });
       total += runs.length;
       cursor = next_cursor;
       if (cursor === undefined) break;

@@ -10,16 +10,25 @@ import { serverVersion } from "./version.ts";
 /**
  * @param stateDir undefined for a store in memory: what a server remembers then lasts as long as the store does
  */
-export function mountedHandler(holdfast: Holdfast, stateDir: string | undefined, options: HandlerOptions = {}): (request: Request) => Promise<Response> {
-  const hosts = options.allow_hosts === undefined ? undefined : new Set(options.allow_hosts.map((host) => host.toLowerCase()));
+export function mountedHandler(
+  holdfast: Holdfast,
+  stateDir: string | undefined,
+  options: HandlerOptions = {},
+): (request: Request) => Promise<Response> {
+  const hosts =
+    options.allow_hosts === undefined ? undefined : new Set(options.allow_hosts.map((host) => host.toLowerCase()));
   const app = createApp({
     holdfast,
     version: serverVersion,
     // Without a word of the outer server only named tokens count: nobody is let in by default.
-    authenticate: options.authenticate ?? tokenAuthenticator(undefined, stateDir === undefined ? undefined : new TokenFolder(stateDir)),
+    authenticate:
+      options.authenticate ??
+      tokenAuthenticator(undefined, stateDir === undefined ? undefined : new TokenFolder(stateDir)),
     ...(hosts === undefined ? {} : { hosts: () => hosts }),
     ...(options.base_path === undefined ? {} : { basePath: options.base_path }),
-    ...(stateDir === undefined ? {} : { cursors: new CursorSigner(serverSecret(stateDir)), keys: new KeyMemory(keyMemoryPath(stateDir)) }),
+    ...(stateDir === undefined
+      ? {}
+      : { cursors: new CursorSigner(serverSecret(stateDir)), keys: new KeyMemory(keyMemoryPath(stateDir)) }),
   });
   let ready: Promise<unknown> | undefined;
   return async (request) => {

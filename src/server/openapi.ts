@@ -6,7 +6,15 @@ import type { Documented, Route } from "./routes.ts";
 import { Problem } from "./schemas.ts";
 
 /** What every route may answer besides its own (interfaces §3). */
-const EVERYWHERE: readonly ErrorCode[] = ["usage", "forbidden", "rate_limited", "storage", "internal", "storage_unavailable", "server_unavailable"];
+const EVERYWHERE: readonly ErrorCode[] = [
+  "usage",
+  "forbidden",
+  "rate_limited",
+  "storage",
+  "internal",
+  "storage_unavailable",
+  "server_unavailable",
+];
 
 export function openApiDocument(routes: readonly Route[], version: string): object {
   const made = new OpenAPIHono();
@@ -17,7 +25,8 @@ export function openApiDocument(routes: readonly Route[], version: string): obje
     info: {
       title: "Holdfast",
       version,
-      description: "Durable workflows for AI agents. Errors are problem details (RFC 9457) with a closed `code`. Unknown query and body fields are refused.",
+      description:
+        "Durable workflows for AI agents. Errors are problem details (RFC 9457) with a closed `code`. Unknown query and body fields are refused.",
     },
     tags: ["server", "sessions", "workflows", "runs", "waits"].map((name) => ({ name })),
   });
@@ -37,9 +46,16 @@ function configOf(route: Route): RouteConfig {
       ...(Object.keys(route.params.shape).length === 0 ? {} : { params: route.params }),
       ...(Object.keys(route.query.shape).length === 0 ? {} : { query: route.query }),
       ...(headers === undefined ? {} : { headers }),
-      ...(route.body === undefined ? {} : { body: { required: !route.bodyOptional, content: { "application/json": { schema: route.body } } } }),
+      ...(route.body === undefined
+        ? {}
+        : { body: { required: !route.bodyOptional, content: { "application/json": { schema: route.body } } } }),
     },
-    responses: { ...problems(route), ...Object.fromEntries(Object.entries(route.responses).map(([status, documented]) => [status, response(documented)])) },
+    responses: {
+      ...problems(route),
+      ...Object.fromEntries(
+        Object.entries(route.responses).map(([status, documented]) => [status, response(documented)]),
+      ),
+    },
   };
 }
 
@@ -51,15 +67,28 @@ function operationId(route: Route): string {
 
 function headersOf(route: Route): z.ZodObject | undefined {
   const named = [...(route.headers ?? [])];
-  if (route.keyed !== undefined) named.push({ name: "Idempotency-Key", description: "1 to 200 visible ASCII characters; the same key and request have the same answer" });
+  if (route.keyed !== undefined)
+    named.push({
+      name: "Idempotency-Key",
+      description: "1 to 200 visible ASCII characters; the same key and request have the same answer",
+    });
   if (named.length === 0) return undefined;
-  return z.object(Object.fromEntries(named.map(({ name, description }) => [name, z.string().optional().openapi({ description })])));
+  return z.object(
+    Object.fromEntries(named.map(({ name, description }) => [name, z.string().optional().openapi({ description })])),
+  );
 }
 
 function response({ description, schema, type }: Documented): RouteConfig["responses"][string] {
   if (type === "none") return { description };
   if (schema !== undefined) return { description, content: { [type ?? "application/json"]: { schema } } };
-  return { description, content: { [type ?? "application/json"]: { schema: type?.startsWith("application/octet") ? z.string().openapi({ format: "binary" }) : z.unknown() } } };
+  return {
+    description,
+    content: {
+      [type ?? "application/json"]: {
+        schema: type?.startsWith("application/octet") ? z.string().openapi({ format: "binary" }) : z.unknown(),
+      },
+    },
+  };
 }
 
 function problems(route: Route): RouteConfig["responses"] {
@@ -73,7 +102,10 @@ function problems(route: Route): RouteConfig["responses"] {
   return Object.fromEntries(
     [...byStatus].map(([status, of]) => [
       status,
-      { description: of.map((code) => `${code}: ${publicText(code)}`).join("; "), content: { "application/problem+json": { schema: Problem } } },
+      {
+        description: of.map((code) => `${code}: ${publicText(code)}`).join("; "),
+        content: { "application/problem+json": { schema: Problem } },
+      },
     ]),
   );
 }

@@ -21,5 +21,8 @@ export function pageOf(base: string, version: string): { readonly html: string; 
 </html>
 `;
   const hash = createHash("sha256").update(STYLE).digest("base64");
-  return { html, policy: `default-src 'none'; style-src 'sha256-${hash}'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'` };
+  return {
+    html,
+    policy: `default-src 'none'; style-src 'sha256-${hash}'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'`,
+  };
 }

@@ -2,7 +2,7 @@
  * Errors as RFC 9457 problem details (interfaces §1). The operator reads the sentence of the error; everybody else
  * the fixed texts of RP-83, so that no text of a run, a path or a backend leaves (DESIGN §13).
  */
-import { type ErrorCode, ERRORS, HoldfastError } from "../domain/errors.ts";
+import { ERRORS, type ErrorCode, HoldfastError } from "../domain/errors.ts";
 import type { Json, JsonObject } from "../domain/json.ts";
 
 /** Made from nothing but the request itself, so that its sentence may be shown to whoever sent the request. */
@@ -58,7 +58,9 @@ export function statusOf(code: ErrorCode): number {
 /** Anything thrown as a HoldfastError: what is none is a bug, and its text is only for the log. */
 export function asHoldfastError(error: unknown): HoldfastError {
   if (HoldfastError.is(error)) return error;
-  return new HoldfastError("internal", "Cannot answer: Holdfast has a bug here; the server's log has the details", { cause: error });
+  return new HoldfastError("internal", "Cannot answer: Holdfast has a bug here; the server's log has the details", {
+    cause: error,
+  });
 }
 
 export function problemOf(error: HoldfastError, asked: Asked): Problem {
@@ -89,7 +91,11 @@ function split(details: Json | undefined): { diagnostics?: Json; details?: Json 
 }
 
 /** Codes after which the same request may be sent again, and after how many seconds. */
-const RETRY_AFTER: { readonly [code in ErrorCode]?: string } = { storage_unavailable: "1", server_unavailable: "2", rate_limited: "2" };
+const RETRY_AFTER: { readonly [code in ErrorCode]?: string } = {
+  storage_unavailable: "1",
+  server_unavailable: "2",
+  rate_limited: "2",
+};
 
 export function problemResponse(error: HoldfastError, asked: Asked): Response {
   const problem = problemOf(error, asked);

@@ -10,7 +10,8 @@ const KEY = /^[\x21-\x7e]{1,200}$/;
 export function readKey(request: Request): string | undefined {
   const key = request.headers.get("idempotency-key");
   if (key === null) return undefined;
-  if (!KEY.test(key)) throw refusal("usage", "Cannot use this Idempotency-Key: it must be 1 to 200 visible ASCII characters");
+  if (!KEY.test(key))
+    throw refusal("usage", "Cannot use this Idempotency-Key: it must be 1 to 200 visible ASCII characters");
   return key;
 }
 
@@ -52,7 +53,10 @@ export async function readBody<T>(
   const read = readJson(text, "body");
   if (read.diagnostics !== undefined) {
     const [first] = read.diagnostics;
-    throw refusal("usage", `Cannot read the body: it is not JSON at line ${first?.line ?? 1}, column ${first?.column ?? 1}: ${first?.message ?? "it is empty"}; correct it`);
+    throw refusal(
+      "usage",
+      `Cannot read the body: it is not JSON at line ${first?.line ?? 1}, column ${first?.column ?? 1}: ${first?.message ?? "it is empty"}; correct it`,
+    );
   }
   refusePrototypes(read.value);
   return { value: parse(schema, read.value, "body"), text };
@@ -60,19 +64,36 @@ export async function readBody<T>(
 
 /** C37: a page can send other types without asking the browser first. @throws HoldfastError `unsupported_media_type` */
 export function checkMediaType(request: Request): void {
-  if (/^application\/json\s*(?:;\s*charset\s*=\s*"?utf-?8"?\s*)?$/i.test(request.headers.get("content-type") ?? "") && !request.headers.has("content-encoding")) return;
-  throw refusal("unsupported_media_type", "Cannot read the body: only application/json in UTF-8, not encoded, is accepted; say so in Content-Type");
+  if (
+    /^application\/json\s*(?:;\s*charset\s*=\s*"?utf-?8"?\s*)?$/i.test(request.headers.get("content-type") ?? "") &&
+    !request.headers.has("content-encoding")
+  )
+    return;
+  throw refusal(
+    "unsupported_media_type",
+    "Cannot read the body: only application/json in UTF-8, not encoded, is accepted; say so in Content-Type",
+  );
 }
 
 /** At most `body_bytes`, within `body_ms`. @throws HoldfastError `too_large`, `usage` */
-export async function readBytes(request: Request, bounds: { readonly body_bytes: number; readonly body_ms: number }): Promise<Uint8Array> {
-  const tooLarge = () => refusal("too_large", `Cannot read the body: it is larger than ${bounds.body_bytes} bytes; send less`);
+export async function readBytes(
+  request: Request,
+  bounds: { readonly body_bytes: number; readonly body_ms: number },
+): Promise<Uint8Array> {
+  const tooLarge = () =>
+    refusal("too_large", `Cannot read the body: it is larger than ${bounds.body_bytes} bytes; send less`);
   if (Number(request.headers.get("content-length") ?? 0) > bounds.body_bytes) throw tooLarge();
   if (request.body === null) return new Uint8Array();
   const reader = request.body.getReader();
   let timer: NodeJS.Timeout | undefined;
   const late = new Promise<never>((_, reject) => {
-    timer = setTimeout(() => reject(refusal("usage", `Cannot read the body: it did not arrive within ${bounds.body_ms} ms; send it at once`)), bounds.body_ms);
+    timer = setTimeout(
+      () =>
+        reject(
+          refusal("usage", `Cannot read the body: it did not arrive within ${bounds.body_ms} ms; send it at once`),
+        ),
+      bounds.body_ms,
+    );
   });
   late.catch(() => undefined);
   const chunks: Uint8Array[] = [];
@@ -103,8 +124,14 @@ function decode(bytes: Uint8Array): string {
 
 /** `__proto__` is a key like any other in arguments, and none in our own objects. */
 function refusePrototypes(value: unknown): void {
-  const own = (object: unknown): boolean => typeof object === "object" && object !== null && Object.hasOwn(object, "__proto__");
-  if (!own(value) && !own((value as { budget?: unknown } | null)?.budget) && !own((value as { metadata?: unknown } | null)?.metadata)) return;
+  const own = (object: unknown): boolean =>
+    typeof object === "object" && object !== null && Object.hasOwn(object, "__proto__");
+  if (
+    !own(value) &&
+    !own((value as { budget?: unknown } | null)?.budget) &&
+    !own((value as { metadata?: unknown } | null)?.metadata)
+  )
+    return;
   throw refusal("usage", "Cannot read the body: unknown field `__proto__`; leave it out");
 }
 
@@ -124,7 +151,12 @@ function explain(issues: readonly z.core.$ZodIssue[], schema: z.ZodType, where: 
   if (issue?.code === "invalid_union") {
     const branches = issue.errors.filter((branch) => branch.length > 0);
     const [best] = [...branches].sort((a, b) => rank(a) - rank(b));
-    if (best !== undefined) return explain(best.map((each) => ({ ...each, path: [...issue.path, ...each.path] })), schema, where);
+    if (best !== undefined)
+      return explain(
+        best.map((each) => ({ ...each, path: [...issue.path, ...each.path] })),
+        schema,
+        where,
+      );
   }
   const at = path.length === 0 ? `the ${where}` : `\`${path.join(".")}\``;
   return refusal("usage", `Cannot read the ${where}: ${at} ${words(issue)}; correct it`, { field: path.join(".") });
@@ -137,7 +169,8 @@ function rank(issues: readonly z.core.$ZodIssue[]): number {
 
 function words(issue: z.core.$ZodIssue | undefined): string {
   if (issue?.code === "invalid_value") return `must be ${issue.values.map(String).join(", ")}`;
-  if (issue?.code === "invalid_type") return issue.input === undefined ? `is missing or not ${issue.expected}` : `must be ${issue.expected}`;
+  if (issue?.code === "invalid_type")
+    return issue.input === undefined ? `is missing or not ${issue.expected}` : `must be ${issue.expected}`;
   if (issue?.code === "invalid_format") return "has a form that is not allowed";
   return issue === undefined ? "is wrong" : issue.message.charAt(0).toLowerCase() + issue.message.slice(1);
 }
@@ -145,6 +178,11 @@ function words(issue: z.core.$ZodIssue | undefined): string {
 function unknownField(where: string, name: string, known: readonly string[]): Error {
   const shown = JSON.stringify(name.slice(0, 100));
   const meant = nearest(name, known);
-  const hint = meant === undefined ? (known.length === 0 ? "leave it out" : `known: ${known.join(", ")}`) : `did you mean "${meant}"?`;
+  const hint =
+    meant === undefined
+      ? known.length === 0
+        ? "leave it out"
+        : `known: ${known.join(", ")}`
+      : `did you mean "${meant}"?`;
   return refusal("usage", `Cannot read the ${where}: unknown field ${shown}; ${hint}`, { field: name.slice(0, 100) });
 }

@@ -88,10 +88,11 @@ export interface Route extends RouteFacts {
 const NOTHING = z.object({});
 type Nothing = typeof NOTHING;
 
-export function route<P extends z.ZodObject = Nothing, Q extends z.ZodObject = Nothing, B extends z.ZodType = z.ZodUndefined>(
-  spec: RouteSpec<P, Q, B>,
-  handle: (asked: Asked<z.output<P>, z.output<Q>, z.output<B>>) => Promise<Answer>,
-): Route {
+export function route<
+  P extends z.ZodObject = Nothing,
+  Q extends z.ZodObject = Nothing,
+  B extends z.ZodType = z.ZodUndefined,
+>(spec: RouteSpec<P, Q, B>, handle: (asked: Asked<z.output<P>, z.output<Q>, z.output<B>>) => Promise<Answer>): Route {
   const { params, query, body, bodyOptional, replay, ...facts } = spec;
   type Own = Asked<z.output<P>, z.output<Q>, z.output<B>>;
   return {

@@ -9,21 +9,47 @@ import { FINDING_CODES } from "../domain/projections/index.ts";
 
 // ── words ─────────────────────────────────────────────────────────────────────────────────────────────────────
 
-export const runId = z.string().regex(/^[A-Za-z0-9_-]{1,128}$/).openapi({ example: "0197f0a0-1111-7222-8333-123456789abc" });
+export const runId = z
+  .string()
+  .regex(/^[A-Za-z0-9_-]{1,128}$/)
+  .openapi({ example: "0197f0a0-1111-7222-8333-123456789abc" });
 export const sessionRef = z
   .string()
   .regex(/^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$/)
   .openapi({ description: "A session's id or name", example: "default" });
-export const workflowId = z.string().min(1).max(128).regex(/^[A-Za-z0-9][A-Za-z0-9._-]*$/).openapi({ example: "open-markers" });
+export const workflowId = z
+  .string()
+  .min(1)
+  .max(128)
+  .regex(/^[A-Za-z0-9][A-Za-z0-9._-]*$/)
+  .openapi({ example: "open-markers" });
 export const sha256 = z.string().regex(/^[0-9a-f]{64}$/);
 const status = z.enum(["queued", "running", "suspended", "succeeded", "failed", "cancelled"]);
 const stepStatus = z.enum(["queued", "running", "suspended", "succeeded", "failed", "cancelled", "skipped"]);
-export const WAIT_TYPES = ["recovery", "tool_approval", "tool_running", "approval", "input", "timer", "repair", "budget", "paused", "child"] as const;
+export const WAIT_TYPES = [
+  "recovery",
+  "tool_approval",
+  "tool_running",
+  "approval",
+  "input",
+  "timer",
+  "repair",
+  "budget",
+  "paused",
+  "child",
+] as const;
 const waitType = z.enum(WAIT_TYPES);
 const kind = z.enum(["plan", "graph", "script"]);
 const json = z.unknown().openapi({ description: "Any JSON value" });
 /** A JSON value that must be there; null is one. */
-const given = z.union([z.string(), z.number(), z.boolean(), z.null(), z.array(z.unknown()), z.record(z.string(), z.unknown())]);
+const given = z.union([
+  z.string(),
+  z.number(),
+  z.boolean(),
+  z.null(),
+  z.array(z.unknown()),
+  z.record(z.string(), z.unknown()),
+]);
 const count = z.int().min(0);
 const ms = z.int().min(0);
 const at = z.string().openapi({ format: "date-time" });
@@ -41,9 +67,17 @@ export function queryInt(least: number, most: number) {
     .openapi({ type: "integer", minimum: least, maximum: most });
 }
 
-export const queryBool = z.enum(["true", "false"]).transform((text) => text === "true").openapi({ type: "boolean" });
+export const queryBool = z
+  .enum(["true", "false"])
+  .transform((text) => text === "true")
+  .openapi({ type: "boolean" });
 export const limit = queryInt(1, 200).optional().openapi({ type: "integer", minimum: 1, maximum: 200, default: 50 });
-export const cursor = z.string().min(1).max(2_048).optional().openapi({ description: "`next_cursor` of the page before" });
+export const cursor = z
+  .string()
+  .min(1)
+  .max(2_048)
+  .optional()
+  .openapi({ description: "`next_cursor` of the page before" });
 /** May be given more than once. */
 export function queryList<T extends z.ZodType<string>>(item: T) {
   return z
@@ -72,25 +106,57 @@ const metadata = z.record(z.string().max(256), json);
 const posture = z.enum(["read_only", "ask", "auto"]);
 const sessionName = z.string().regex(/^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$/);
 
-export const sessionCreate = z.strictObject({ name: sessionName.optional(), posture: posture.optional(), orchestration_opt_in: z.boolean().optional(), metadata: metadata.optional() });
-export const sessionPatch = z.strictObject({ name: sessionName.optional(), posture: posture.optional(), orchestration_opt_in: z.boolean().optional(), metadata: metadata.optional() });
-export const startRequest = z.strictObject({ workflow_id: workflowId, revision: z.int().min(1), args: json.optional(), budget: budgetRequest.optional() });
+export const sessionCreate = z.strictObject({
+  name: sessionName.optional(),
+  posture: posture.optional(),
+  orchestration_opt_in: z.boolean().optional(),
+  metadata: metadata.optional(),
+});
+export const sessionPatch = z.strictObject({
+  name: sessionName.optional(),
+  posture: posture.optional(),
+  orchestration_opt_in: z.boolean().optional(),
+  metadata: metadata.optional(),
+});
+export const startRequest = z.strictObject({
+  workflow_id: workflowId,
+  revision: z.int().min(1),
+  args: json.optional(),
+  budget: budgetRequest.optional(),
+});
 export const checkRequestBody = z.strictObject({
   source: z.string(),
   format: z.enum(["yaml", "json", "toml", "lua", "ts"]),
-  file_name: z.string().regex(/^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$/).optional(),
+  file_name: z
+    .string()
+    .regex(/^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$/)
+    .optional(),
 });
-export const previewRequest = z.strictObject({ revision: z.int().min(1).optional(), args: json.optional(), budget: budgetRequest.optional() });
+export const previewRequest = z.strictObject({
+  revision: z.int().min(1).optional(),
+  args: json.optional(),
+  budget: budgetRequest.optional(),
+});
 export const reasonRequest = z.strictObject({ reason: reason.optional() });
 export const emptyRequest = z.strictObject({});
 /** Any of RP's eight fields, but at least one. */
-export const budgetRaise = budgetRequest.refine((fields) => Object.values(fields).some((value) => value !== undefined), "must name at least one limit");
+export const budgetRaise = budgetRequest.refine(
+  (fields) => Object.values(fields).some((value) => value !== undefined),
+  "must name at least one limit",
+);
 export const retryRequest = z.strictObject({ step_id: z.string().min(1).max(1_024).optional() });
 export const answerRequest = z.strictObject({ value: given });
-export const decisionRequest = z.strictObject({ digest: z.string().regex(/^[0-9a-f]{8,64}$/), reason: reason.optional() });
+export const decisionRequest = z.strictObject({
+  digest: z.string().regex(/^[0-9a-f]{8,64}$/),
+  reason: reason.optional(),
+});
 export const repairRequest = z.union([
   z.strictObject({ resolution: z.literal("succeeded"), output: given, digest: z.string().regex(/^[0-9a-f]{8,64}$/) }),
-  z.strictObject({ resolution: z.enum(["failed", "cancelled"]), message: reason, digest: z.string().regex(/^[0-9a-f]{8,64}$/) }),
+  z.strictObject({
+    resolution: z.enum(["failed", "cancelled"]),
+    message: reason,
+    digest: z.string().regex(/^[0-9a-f]{8,64}$/),
+  }),
   z.strictObject({ resolution: z.literal("retry"), reason, digest: z.string().regex(/^[0-9a-f]{8,64}$/) }),
 ]);
 
@@ -120,11 +186,22 @@ export const Problem = z
   })
   .openapi("Problem");
 
-const usage = z.strictObject({ steps: count, retries: count, agents: count, tokens: count, cost_micros: count.nullable() });
+const usage = z.strictObject({
+  steps: count,
+  retries: count,
+  agents: count,
+  tokens: count,
+  cost_micros: count.nullable(),
+});
 const failure = z.strictObject({ code: z.string(), message: z.string(), retryable: z.boolean() });
 const fullFailure = z.looseObject({ code: z.string(), message: z.string(), retryable: z.boolean() });
 const budget = z.strictObject(budgetFields);
-const action = z.strictObject({ name: z.enum(ACTION_NAMES), allowed: z.boolean(), reason: z.string().optional(), wait_id: z.string().optional() });
+const action = z.strictObject({
+  name: z.enum(ACTION_NAMES),
+  allowed: z.boolean(),
+  reason: z.string().optional(),
+  wait_id: z.string().optional(),
+});
 const publicWaitFields = {
   wait_id: z.string(),
   type: waitType,
@@ -138,8 +215,15 @@ const publicWaitFields = {
 export const PublicWait = z.strictObject(publicWaitFields).openapi("PublicWait");
 export const Wait = z.looseObject(publicWaitFields).openapi("Wait");
 const step = z.strictObject({ id: z.string(), status: stepStatus, failure: failure.optional(), attempts: count });
-const plan = z.looseObject({ type: z.string() }).openapi({ description: "RP-70: kinds and places of the plan, no texts" });
-const suspension = z.strictObject({ type: waitType, step_id: z.string().optional(), wait_id: z.string().optional(), killed: z.boolean().optional() });
+const plan = z
+  .looseObject({ type: z.string() })
+  .openapi({ description: "RP-70: kinds and places of the plan, no texts" });
+const suspension = z.strictObject({
+  type: waitType,
+  step_id: z.string().optional(),
+  wait_id: z.string().optional(),
+  killed: z.boolean().optional(),
+});
 
 const publicRunFields = {
   run_id: z.string(),
@@ -175,7 +259,9 @@ export const Run = z
     args: json,
     output: json.optional(),
     failure: fullFailure.optional(),
-    steps: z.array(z.strictObject({ id: z.string(), status: stepStatus, failure: fullFailure.optional(), attempts: count })),
+    steps: z.array(
+      z.strictObject({ id: z.string(), status: stepStatus, failure: fullFailure.optional(), attempts: count }),
+    ),
     waits: z.array(Wait),
   })
   .openapi("Run");
@@ -198,12 +284,24 @@ export const RunSummary = z
   .openapi("RunSummary");
 const next_cursor = z.string().optional();
 export const RunPage = z.strictObject({ runs: z.array(RunSummary), next_cursor }).openapi("RunPage");
-export const Pending = z.strictObject({ pending: z.literal(true), run_id: z.string(), signal_id: z.string().optional() }).openapi("Pending");
+export const Pending = z
+  .strictObject({ pending: z.literal(true), run_id: z.string(), signal_id: z.string().optional() })
+  .openapi("Pending");
 
 export const PublicEvent = z
-  .strictObject({ run_id: z.string(), sequence: z.int().min(1), at, step_id: z.string().optional(), type: z.string(), name: z.string().optional(), failure: failure.optional() })
+  .strictObject({
+    run_id: z.string(),
+    sequence: z.int().min(1),
+    at,
+    step_id: z.string().optional(),
+    type: z.string(),
+    name: z.string().optional(),
+    failure: failure.optional(),
+  })
   .openapi("PublicEvent");
-export const OperatorEvent = z.looseObject({ run_id: z.string(), sequence: z.int().min(1), at, type: z.string() }).openapi("OperatorEvent");
+export const OperatorEvent = z
+  .looseObject({ run_id: z.string(), sequence: z.int().min(1), at, type: z.string() })
+  .openapi("OperatorEvent");
 export const EventPage = z.union([z.array(PublicEvent), z.array(OperatorEvent)]);
 export const Why = z
   .strictObject({
@@ -224,11 +322,27 @@ export const Why = z
   .openapi("Why");
 export const StepPage = z
   .strictObject({
-    steps: z.array(z.strictObject({ id: z.string(), status: stepStatus, failure: failure.optional(), attempts: count, started_at_ms: ms.optional() })),
+    steps: z.array(
+      z.strictObject({
+        id: z.string(),
+        status: stepStatus,
+        failure: failure.optional(),
+        attempts: count,
+        started_at_ms: ms.optional(),
+      }),
+    ),
     next_cursor,
   })
   .openapi("StepPage");
-export const StepDetail = z.looseObject({ id: z.string(), status: stepStatus, attempts: count, input_hash: z.string(), tries: z.array(z.looseObject({ attempt: count })) }).openapi("StepDetail");
+export const StepDetail = z
+  .looseObject({
+    id: z.string(),
+    status: stepStatus,
+    attempts: count,
+    input_hash: z.string(),
+    tries: z.array(z.looseObject({ attempt: count })),
+  })
+  .openapi("StepDetail");
 const attemptStatus = z.enum(["running", "suspended", "succeeded", "failed", "cancelled"]);
 export const attemptStatusList = queryList(attemptStatus);
 export const AttemptPage = z
@@ -270,9 +384,16 @@ export const RunFindings = z
   })
   .openapi("RunFindings");
 export const Installation = z
-  .strictObject({ ok: z.boolean(), checks: z.array(z.strictObject({ name: z.string(), ok: z.boolean(), detail: z.string(), fix: z.string().optional() })) })
+  .strictObject({
+    ok: z.boolean(),
+    checks: z.array(
+      z.strictObject({ name: z.string(), ok: z.boolean(), detail: z.string(), fix: z.string().optional() }),
+    ),
+  })
   .openapi("Installation");
-export const WaitPage = z.strictObject({ waits: z.array(z.union([PublicWait, Wait])), next_cursor }).openapi("WaitPage");
+export const WaitPage = z
+  .strictObject({ waits: z.array(z.union([PublicWait, Wait])), next_cursor })
+  .openapi("WaitPage");
 
 export const Session = z
   .strictObject({
@@ -306,12 +427,28 @@ const entryFields = {
   diagnostics: z.array(diagnostic),
 };
 export const WorkflowEntry = z.strictObject(entryFields).openapi("WorkflowEntry");
-export const WorkflowPage = z.strictObject({ workflows: z.array(WorkflowEntry), publication_revision: count }).openapi("WorkflowPage");
-export const WorkflowShown = z.strictObject({ ...entryFields, plan: plan.optional(), source_text: z.string().optional() }).openapi("WorkflowShown");
+export const WorkflowPage = z
+  .strictObject({ workflows: z.array(WorkflowEntry), publication_revision: count })
+  .openapi("WorkflowPage");
+export const WorkflowShown = z
+  .strictObject({ ...entryFields, plan: plan.optional(), source_text: z.string().optional() })
+  .openapi("WorkflowShown");
 export const CheckResult = z.strictObject({ ok: z.boolean(), diagnostics: z.array(diagnostic) }).openapi("CheckResult");
-export const Reloaded = z.strictObject({ publication_revision: count, diagnostics: z.array(diagnostic) }).openapi("Reloaded");
+export const Reloaded = z
+  .strictObject({ publication_revision: count, diagnostics: z.array(diagnostic) })
+  .openapi("Reloaded");
 export const Preview = z
-  .looseObject({ workflow_id: z.string(), revision: z.int(), definition_hash: z.string(), plan, steps: z.array(z.looseObject({ step_id: z.string() })), approvals: z.array(z.string()), refusals: z.array(z.looseObject({ code: z.string(), message: z.string() })) })
+  .looseObject({
+    workflow_id: z.string(),
+    revision: z.int(),
+    definition_hash: z.string(),
+    plan,
+    steps: z.array(z.looseObject({ step_id: z.string() })),
+    approvals: z.array(z.string()),
+    refusals: z.array(z.looseObject({ code: z.string(), message: z.string() })),
+  })
   .openapi("Preview");
-export const Version = z.strictObject({ version: z.string(), api: z.literal(1), store: z.string(), journal_schema: z.int() }).openapi("Version");
+export const Version = z
+  .strictObject({ version: z.string(), api: z.literal(1), store: z.string(), journal_schema: z.int() })
+  .openapi("Version");
 export const Health = z.strictObject({ ok: z.boolean(), reason: z.string().optional() }).openapi("Health");

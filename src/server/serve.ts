@@ -1,6 +1,5 @@
 /** A whole local server: tokens, state files, the HTTP interface on a socket, and their end in the right order. */
 import { randomUUID } from "node:crypto";
-import { serverVersion } from "./version.ts";
 import type { Holdfast } from "../access/api.ts";
 import { INSTANCE_HEADER, serverFilePath } from "../config/index.ts";
 import { createApp } from "./app.ts";
@@ -8,11 +7,12 @@ import { CursorSigner } from "./cursors.ts";
 import { hostNames, isLoopback } from "./gate.ts";
 import { KeyMemory } from "./key-memory.ts";
 import { type Listening, listen } from "./listen.ts";
-import { SILENT, type ServerLog } from "./log.ts";
+import { type ServerLog, SILENT } from "./log.ts";
 import { Metrics } from "./metrics.ts";
 import type { McpHandler, ServerBounds } from "./options.ts";
 import { claimServerFile, keyMemoryPath, serverSecret } from "./state-files.ts";
 import { newSecret, TokenFolder, tokenAuthenticator } from "./tokens.ts";
+import { serverVersion } from "./version.ts";
 
 export interface ServeOptions {
   readonly holdfast: Holdfast;
@@ -77,14 +77,27 @@ export async function startServer(options: ServeOptions): Promise<RunningServer>
   // A GET changes nothing, so the session that requests take for granted is made before the first one.
   await holdfast.sessions.get("default");
   const store = (await holdfast.storeInfo()).url;
-  const listening = await listen(named, { host, port: options.port ?? DEFAULT_PORT, ...(options.stop_ms === undefined ? {} : { stop_ms: options.stop_ms }) });
+  const listening = await listen(named, {
+    host,
+    port: options.port ?? DEFAULT_PORT,
+    ...(options.stop_ms === undefined ? {} : { stop_ms: options.stop_ms }),
+  });
   hosts = hostNames(host, listening.port, options.allowHosts ?? []);
   const url = `http://${urlHost(host)}:${listening.port}`;
-  const release = await claimOrStop(listening, () => claimServerFile(stateDir, { url, pid: process.pid, token, instance, store, drives: options.drives ?? true }));
+  const release = await claimOrStop(listening, () =>
+    claimServerFile(stateDir, { url, pid: process.pid, token, instance, store, drives: options.drives ?? true }),
+  );
   const detach = metrics.attach(holdfast);
-  if (!isLoopback(host)) log.warn("listening beyond this machine without TLS: put a proxy with TLS before it", { host });
+  if (!isLoopback(host))
+    log.warn("listening beyond this machine without TLS: put a proxy with TLS before it", { host });
   log.info("serving", { url, pid: process.pid });
-  return { url, pid: process.pid, token, token_file: serverFilePath(stateDir), stop: () => stopAll(listening, [detach, release], log) };
+  return {
+    url,
+    pid: process.pid,
+    token,
+    token_file: serverFilePath(stateDir),
+    stop: () => stopAll(listening, [detach, release], log),
+  };
 }
 
 async function claimOrStop<T>(listening: Listening, claim: () => Promise<T>): Promise<T> {

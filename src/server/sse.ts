@@ -18,7 +18,9 @@ const encoder = new TextEncoder();
 const open = new WeakMap<ServerContext, { count: number }>();
 
 export function wantsStream(request: Request): boolean {
-  return (request.headers.get("accept") ?? "").split(",").some((type) => type.split(";", 1)[0]?.trim().toLowerCase() === "text/event-stream");
+  return (request.headers.get("accept") ?? "")
+    .split(",")
+    .some((type) => type.split(";", 1)[0]?.trim().toLowerCase() === "text/event-stream");
 }
 
 /** One line a field: a newline within would be another field. Data is JSON, which has none. */
@@ -31,11 +33,17 @@ function frameText({ id, event, data }: Frame): string {
  * @param frames begins when the first byte is asked for; `signal` aborts when the reader goes or the server stops
  * @throws HoldfastError `server_unavailable` while stopping, `rate_limited` with too many streams open
  */
-export function stream(context: ServerContext, request: Request, frames: (signal: AbortSignal) => AsyncIterable<Frame>): Answer {
-  if (context.stopping.aborted) throw refusal("server_unavailable", "Cannot open a stream: the server is stopping; come back to the next one");
+export function stream(
+  context: ServerContext,
+  request: Request,
+  frames: (signal: AbortSignal) => AsyncIterable<Frame>,
+): Answer {
+  if (context.stopping.aborted)
+    throw refusal("server_unavailable", "Cannot open a stream: the server is stopping; come back to the next one");
   const counter = open.get(context) ?? { count: 0 };
   open.set(context, counter);
-  if (counter.count >= context.bounds.streams) throw refusal("rate_limited", `Cannot open a stream: ${context.bounds.streams} are open; close some or wait`);
+  if (counter.count >= context.bounds.streams)
+    throw refusal("rate_limited", `Cannot open a stream: ${context.bounds.streams} are open; close some or wait`);
   counter.count++;
   context.metrics.streamOpened();
   const gone = new AbortController();
@@ -54,7 +62,15 @@ export function stream(context: ServerContext, request: Request, frames: (signal
   };
   if (request.signal.aborted) end();
   const body = new ReadableStream<Uint8Array>(new FrameSource(context, frames, gone.signal, end), { highWaterMark: 0 });
-  return { status: 200, body, headers: { "Content-Type": "text/event-stream; charset=utf-8", "Cache-Control": "no-store", "X-Accel-Buffering": "no" } };
+  return {
+    status: 200,
+    body,
+    headers: {
+      "Content-Type": "text/event-stream; charset=utf-8",
+      "Cache-Control": "no-store",
+      "X-Accel-Buffering": "no",
+    },
+  };
 }
 
 class FrameSource {
@@ -65,7 +81,12 @@ class FrameSource {
   #begun = false;
   #next: Promise<IteratorResult<Frame>> | undefined;
 
-  constructor(context: ServerContext, frames: (signal: AbortSignal) => AsyncIterable<Frame>, signal: AbortSignal, end: () => void) {
+  constructor(
+    context: ServerContext,
+    frames: (signal: AbortSignal) => AsyncIterable<Frame>,
+    signal: AbortSignal,
+    end: () => void,
+  ) {
     this.#context = context;
     this.#frames = frames(signal)[Symbol.asyncIterator]();
     this.#signal = signal;

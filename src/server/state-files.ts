@@ -29,9 +29,13 @@ export async function claimServerFile(stateDir: string, server: ServerFile): Pro
       if (linked(draft, file)) return () => removeOwn(file, server.instance);
       const other = readServerFile(file);
       if (other !== undefined && (await isLive(other)))
-        throw new HoldfastError("conflict", `Cannot serve: process ${other.pid} serves this state at ${other.url}; use that one or stop it`, {
-          details: { url: other.url, pid: other.pid },
-        });
+        throw new HoldfastError(
+          "conflict",
+          `Cannot serve: process ${other.pid} serves this state at ${other.url}; use that one or stop it`,
+          {
+            details: { url: other.url, pid: other.pid },
+          },
+        );
       // Stale, by the proof above; only the very file that was judged is removed.
       if (other === undefined || readServerFile(file)?.instance === other.instance) fs.rmSync(file, { force: true });
     }

@@ -11,7 +11,10 @@ function scripted(): { holdfast: Holdfast; tell: (committed: Committed) => void 
     listeners.add(listener);
     return () => void listeners.delete(listener);
   };
-  return { holdfast: { observe } as Holdfast, tell: (committed) => listeners.forEach((listener) => void listener(committed)) };
+  return {
+    holdfast: { observe } as Holdfast,
+    tell: (committed) => listeners.forEach((listener) => void listener(committed)),
+  };
 }
 
 test("without an endpoint nothing is loaded; a wrong key is refused by name", async () => {
@@ -38,12 +41,38 @@ test("runs and steps reach an OTLP collector, nested, without values", async () 
   const telemetry = await startTelemetry(holdfast, { otlp_endpoint: `http://127.0.0.1:${port}` }, "1");
   const run = { run_id: "r1", root_run_id: "r1", session_id: "s", workflow_id: "hello", workflow_revision: 1 };
   const at = { at_ms: Date.now() };
-  tell({ ...run, status: "running", events: [{ ...at, sequence: 1, type: "run_queued" }, { ...at, sequence: 2, type: "run_started" }, { ...at, sequence: 3, type: "step_started", step_id: "look", visit: 1, attempt: 1, side_effect: "read_only", input_hash: "0".repeat(64), input: "PRIVATE-input" }] as Committed["events"] });
-  tell({ ...run, status: "succeeded", events: [{ ...at, sequence: 4, type: "step_completed", step_id: "look", output: "PRIVATE-output" }, { ...at, sequence: 5, type: "run_succeeded", output: null }] as unknown as Committed["events"] });
+  tell({
+    ...run,
+    status: "running",
+    events: [
+      { ...at, sequence: 1, type: "run_queued" },
+      { ...at, sequence: 2, type: "run_started" },
+      {
+        ...at,
+        sequence: 3,
+        type: "step_started",
+        step_id: "look",
+        visit: 1,
+        attempt: 1,
+        side_effect: "read_only",
+        input_hash: "0".repeat(64),
+        input: "PRIVATE-input",
+      },
+    ] as Committed["events"],
+  });
+  tell({
+    ...run,
+    status: "succeeded",
+    events: [
+      { ...at, sequence: 4, type: "step_completed", step_id: "look", output: "PRIVATE-output" },
+      { ...at, sequence: 5, type: "run_succeeded", output: null },
+    ] as unknown as Committed["events"],
+  });
   await telemetry?.stop();
   sink.close();
   const text = bodies.join("");
   expect(text).toContain("/v1/traces");
-  for (const part of ["workflow hello", "holdfast.run.id", "holdfast.step.id", "look", "succeeded"]) expect(text).toContain(part);
+  for (const part of ["workflow hello", "holdfast.run.id", "holdfast.step.id", "look", "succeeded"])
+    expect(text).toContain(part);
   expect(text).not.toContain("PRIVATE");
 });

@@ -4,7 +4,7 @@
  *
  * The SDK is large and optional: it is loaded only here and only then.
  */
-import { context, type Span, SpanStatusCode, trace, type Tracer } from "@opentelemetry/api";
+import { context, type Span, SpanStatusCode, type Tracer, trace } from "@opentelemetry/api";
 import type { Committed, Holdfast } from "../access/api.ts";
 import { HoldfastError } from "../domain/errors.ts";
 import type { RunEvent } from "../domain/events.ts";
@@ -36,7 +36,11 @@ interface Provider {
  * @returns undefined when it names no exporter
  * @throws HoldfastError `usage`: a wrong key, or the SDK is not installed
  */
-export async function startTelemetry(holdfast: Holdfast, config: { readonly [key: string]: unknown } | undefined, version: string): Promise<Telemetry | undefined> {
+export async function startTelemetry(
+  holdfast: Holdfast,
+  config: { readonly [key: string]: unknown } | undefined,
+  version: string,
+): Promise<Telemetry | undefined> {
   const endpoint = endpointOf(config);
   if (endpoint === undefined) return undefined;
   const provider = await loadProvider(endpoint);
@@ -46,7 +50,10 @@ export async function startTelemetry(holdfast: Holdfast, config: { readonly [key
     stop: async () => {
       unobserve();
       spans.endAll();
-      await Promise.race([provider.shutdown().catch(() => undefined), new Promise((resolve) => setTimeout(resolve, STOP_MS).unref())]);
+      await Promise.race([
+        provider.shutdown().catch(() => undefined),
+        new Promise((resolve) => setTimeout(resolve, STOP_MS).unref()),
+      ]);
     },
   };
 }
@@ -54,11 +61,23 @@ export async function startTelemetry(holdfast: Holdfast, config: { readonly [key
 function endpointOf(config: { readonly [key: string]: unknown } | undefined): string | undefined {
   if (config === undefined) return undefined;
   const unknown = Object.keys(config).find((key) => key !== "otlp_endpoint");
-  if (unknown !== undefined) throw new HoldfastError("usage", `Cannot use the configuration: \`telemetry.${unknown}\` is no key of it; known: otlp_endpoint`);
+  if (unknown !== undefined)
+    throw new HoldfastError(
+      "usage",
+      `Cannot use the configuration: \`telemetry.${unknown}\` is no key of it; known: otlp_endpoint`,
+    );
   const { otlp_endpoint } = config;
   if (otlp_endpoint === undefined) return undefined;
-  if (typeof otlp_endpoint === "string" && URL.canParse(otlp_endpoint) && /^https?:$/.test(new URL(otlp_endpoint).protocol)) return otlp_endpoint.replace(/\/+$/, "");
-  throw new HoldfastError("usage", "Cannot use the configuration: `telemetry.otlp_endpoint` must be an http or https address");
+  if (
+    typeof otlp_endpoint === "string" &&
+    URL.canParse(otlp_endpoint) &&
+    /^https?:$/.test(new URL(otlp_endpoint).protocol)
+  )
+    return otlp_endpoint.replace(/\/+$/, "");
+  throw new HoldfastError(
+    "usage",
+    "Cannot use the configuration: `telemetry.otlp_endpoint` must be an http or https address",
+  );
 }
 
 const PACKAGES = ["@opentelemetry/sdk-trace-node", "@opentelemetry/exporter-trace-otlp-http"] as const;
@@ -76,10 +95,16 @@ async function loadProvider(endpoint: string): Promise<Provider> {
   try {
     const [sdk, exporter] = (await Promise.all(PACKAGES.map((name) => import(name)))) as [SdkModule, ExporterModule];
     const url = endpoint.endsWith("/v1/traces") ? endpoint : `${endpoint}/v1/traces`;
-    return new sdk.NodeTracerProvider({ spanProcessors: [new sdk.BatchSpanProcessor(new exporter.OTLPTraceExporter({ url }))] });
+    return new sdk.NodeTracerProvider({
+      spanProcessors: [new sdk.BatchSpanProcessor(new exporter.OTLPTraceExporter({ url }))],
+    });
   } catch (error) {
     if ((error as NodeJS.ErrnoException).code !== "ERR_MODULE_NOT_FOUND") throw error;
-    throw new HoldfastError("usage", `Cannot send traces: the OpenTelemetry SDK is not installed; run: npm install ${PACKAGES.join(" ")}`, { cause: error });
+    throw new HoldfastError(
+      "usage",
+      `Cannot send traces: the OpenTelemetry SDK is not installed; run: npm install ${PACKAGES.join(" ")}`,
+      { cause: error },
+    );
   }
 }
 
@@ -124,7 +149,15 @@ export class RunSpans {
         key,
         this.#tracer.startSpan(
           "step",
-          { startTime: event.at_ms, attributes: { [RUN_ID]: committed.run_id, [STEP_ID]: event.step_id, [ATTEMPT]: event.attempt, [SIDE_EFFECT]: event.side_effect } },
+          {
+            startTime: event.at_ms,
+            attributes: {
+              [RUN_ID]: committed.run_id,
+              [STEP_ID]: event.step_id,
+              [ATTEMPT]: event.attempt,
+              [SIDE_EFFECT]: event.side_effect,
+            },
+          },
           trace.setSpan(context.active(), run),
         ),
       );

@@ -46,8 +46,12 @@ export class TokenFolder {
   /** @returns the secret, which is kept nowhere. @throws usage (name, role), conflict (taken) */
   add(name: string, role: Role, nowMs: number): { readonly name: string; readonly role: Role; readonly token: string } {
     if (!NAME.test(name) || name.toLowerCase() === LOCAL)
-      throw new HoldfastError("usage", `Cannot add the token ${JSON.stringify(name.slice(0, 64))}: a name is 1 to 64 letters, digits, dots, hyphens or underscores, and not "${LOCAL}"`);
-    if (this.list().length >= MAX_TOKENS) throw new HoldfastError("usage", `Cannot add a token: there are ${MAX_TOKENS} already; revoke some`);
+      throw new HoldfastError(
+        "usage",
+        `Cannot add the token ${JSON.stringify(name.slice(0, 64))}: a name is 1 to 64 letters, digits, dots, hyphens or underscores, and not "${LOCAL}"`,
+      );
+    if (this.list().length >= MAX_TOKENS)
+      throw new HoldfastError("usage", `Cannot add a token: there are ${MAX_TOKENS} already; revoke some`);
     const token = newSecret();
     const stored: StoredToken = { name, role, hash: hashOf(token).toString("hex"), created_at_ms: nowMs };
     fs.mkdirSync(this.#folder, { recursive: true, mode: 0o700 });
@@ -57,7 +61,10 @@ export class TokenFolder {
       fs.linkSync(draft, this.#file(name));
     } catch (error) {
       if ((error as NodeJS.ErrnoException).code !== "EEXIST") throw error;
-      throw new HoldfastError("conflict", `Cannot add the token "${name}": there is one of that name; revoke it first or choose another name`);
+      throw new HoldfastError(
+        "conflict",
+        `Cannot add the token "${name}": there is one of that name; revoke it first or choose another name`,
+      );
     } finally {
       fs.rmSync(draft, { force: true });
     }
@@ -71,7 +78,11 @@ export class TokenFolder {
   /** @throws not_found */
   revoke(name: string): void {
     const known = NAME.test(name) && fs.existsSync(this.#file(name));
-    if (!known) throw new HoldfastError("not_found", `Cannot revoke the token ${JSON.stringify(name.slice(0, 64))}: there is none of that name; see: holdfast token list`);
+    if (!known)
+      throw new HoldfastError(
+        "not_found",
+        `Cannot revoke the token ${JSON.stringify(name.slice(0, 64))}: there is none of that name; see: holdfast token list`,
+      );
     fs.rmSync(this.#file(name), { force: true });
   }
 
@@ -111,9 +122,15 @@ function readToken(file: string): StoredToken | undefined {
   try {
     if (fs.statSync(file).size > MAX_FILE) return undefined;
     const value = JSON.parse(fs.readFileSync(file, "utf8")) as Partial<StoredToken> | null;
-    if (typeof value?.name !== "string" || !NAME.test(value.name) || !/^[0-9a-f]{64}$/.test(value.hash ?? "")) return undefined;
+    if (typeof value?.name !== "string" || !NAME.test(value.name) || !/^[0-9a-f]{64}$/.test(value.hash ?? ""))
+      return undefined;
     if (value.role !== "observer" && value.role !== "operator") return undefined;
-    return { name: value.name, role: value.role, hash: value.hash as string, created_at_ms: Number(value.created_at_ms) || 0 };
+    return {
+      name: value.name,
+      role: value.role,
+      hash: value.hash as string,
+      created_at_ms: Number(value.created_at_ms) || 0,
+    };
   } catch {
     return undefined;
   }
@@ -133,7 +150,10 @@ export function bearerOf(request: Request): string | undefined {
 }
 
 /** Compares with the server's own token and with the named ones. */
-export function tokenAuthenticator(own: string | undefined, named: TokenFolder | undefined): (request: Request) => Caller | undefined {
+export function tokenAuthenticator(
+  own: string | undefined,
+  named: TokenFolder | undefined,
+): (request: Request) => Caller | undefined {
   const ownHash = own === undefined ? undefined : hashOf(own);
   return (request) => {
     const token = bearerOf(request);

@@ -125,7 +125,8 @@ export class SimulatedClock implements Clock {
   async settle(): Promise<void> {
     let quiet = 0;
     for (let turns = 0; quiet < QUIET_TURNS; turns++) {
-      if (turns > MAX_TURNS) throw new Error("The simulated world does not come to rest: something goes on without end");
+      if (turns > MAX_TURNS)
+        throw new Error("The simulated world does not come to rest: something goes on without end");
       const before = this.#activity;
       await new Promise<void>((resolve) => setImmediate(resolve));
       quiet = this.#activity === before ? quiet + 1 : 0;

@@ -67,7 +67,8 @@ export async function crashEverywhere(options: CrashOptions): Promise<CrashRepor
   const seed = options.seed ?? 1;
   const failures: CrashFailure[] = [];
   const found = (stopped: readonly Point[], violations: readonly Violation[]): void => {
-    for (const violation of violations) if (failures.length < MAX_FAILURES) failures.push({ ...violation, seed, stopped });
+    for (const violation of violations)
+      if (failures.length < MAX_FAILURES) failures.push({ ...violation, seed, stopped });
   };
   const first = await attempt(options, seed, [], undefined);
   found([], first.violations);
@@ -111,7 +112,12 @@ interface Attempt {
 }
 
 /** One world: a process for each point, which stops there, and one more that ends the run. */
-export async function attempt(options: CrashOptions, seed: number, points: readonly Point[], expected: Outcome | undefined): Promise<Attempt> {
+export async function attempt(
+  options: CrashOptions,
+  seed: number,
+  points: readonly Point[],
+  expected: Outcome | undefined,
+): Promise<Attempt> {
   const world = await createWorld({ ...options, seed });
   try {
     const writes: number[] = [];
@@ -120,7 +126,12 @@ export async function attempt(options: CrashOptions, seed: number, points: reado
     for (let i = 0; i <= points.length && end === "gone"; i++) {
       const process = await world.process({ ...faultsOf(points[i]) });
       runId = await begin(world, process, options, runId);
-      end = process.alive ? await follow(world, process, runId ?? "", { person: options.person ?? carefulPerson(), ...(options.actions === undefined ? {} : { actions: options.actions }) }) : "gone";
+      end = process.alive
+        ? await follow(world, process, runId ?? "", {
+            person: options.person ?? carefulPerson(),
+            ...(options.actions === undefined ? {} : { actions: options.actions }),
+          })
+        : "gone";
       writes.push(process.writes);
     }
     return { ...(await judge(world, runId, end, expected)), writes };
@@ -135,7 +146,12 @@ function faultsOf(point: Point | undefined): Parameters<World["process"]>[0] {
 }
 
 /** Starts the run where the store does not have it yet: a start that nobody acknowledged is asked for again. */
-async function begin(world: World, process: WorldProcess, options: CrashOptions, before: string | undefined): Promise<string | undefined> {
+async function begin(
+  world: World,
+  process: WorldProcess,
+  options: CrashOptions,
+  before: string | undefined,
+): Promise<string | undefined> {
   const known = before ?? (await world.store.listRuns({ limit: 1 }))[0]?.run_id;
   if (known !== undefined) return known;
   let runId: string | undefined;
@@ -153,17 +169,33 @@ async function begin(world: World, process: WorldProcess, options: CrashOptions,
   return runId ?? (await world.store.listRuns({ limit: 1 }))[0]?.run_id;
 }
 
-async function judge(world: World, runId: string | undefined, end: string, expected: Outcome | undefined): Promise<Omit<Attempt, "writes">> {
+async function judge(
+  world: World,
+  runId: string | undefined,
+  end: string,
+  expected: Outcome | undefined,
+): Promise<Omit<Attempt, "writes">> {
   if (runId === undefined) {
     const why = "the run was never begun";
-    return { outcome: { status: "queued", effects: {} }, violations: [{ rule: "a_run_ends", cites: "DESIGN §1", sequence: 0, why }] };
+    return {
+      outcome: { status: "queued", effects: {} },
+      violations: [{ rule: "a_run_ends", cites: "DESIGN §1", sequence: 0, why }],
+    };
   }
   const violations = [...(await world.check(runId))];
   const { status } = await world.record(runId);
   const last = (await world.store.getRun(runId))?.last_sequence ?? 0;
   if (end !== "ended") {
-    const waits = (await world.store.listWaits({ root_run_id: runId, limit: 20 })).map((wait) => `${wait.type}${wait.step_id === undefined ? "" : ` of ${wait.step_id}`}`);
-    violations.push({ rule: "a_run_ends", cites: "DESIGN §1, C02", run_id: runId, sequence: last, why: `it stands ${status} and nothing can happen any more${waits.length === 0 ? "" : `; open: ${waits.join(", ")}`}` });
+    const waits = (await world.store.listWaits({ root_run_id: runId, limit: 20 })).map(
+      (wait) => `${wait.type}${wait.step_id === undefined ? "" : ` of ${wait.step_id}`}`,
+    );
+    violations.push({
+      rule: "a_run_ends",
+      cites: "DESIGN §1, C02",
+      run_id: runId,
+      sequence: last,
+      why: `it stands ${status} and nothing can happen any more${waits.length === 0 ? "" : `; open: ${waits.join(", ")}`}`,
+    });
   }
   const state = await world.state(runId).catch(() => undefined);
   const outcome: Outcome = {
@@ -180,14 +212,27 @@ function compare(outcome: Outcome, expected: Outcome, run_id: string, sequence: 
   const found: Violation[] = [];
   for (const what of ["status", "output", "failure_code"] as const) {
     const [is, should] = [JSON.stringify(outcome[what]), JSON.stringify(expected[what])];
-    if (is !== should) found.push({ rule: "same_outcome", cites: "DESIGN §14.4", run_id, sequence, why: `its ${what} is ${is}, uninterrupted it is ${should}` });
+    if (is !== should)
+      found.push({
+        rule: "same_outcome",
+        cites: "DESIGN §14.4",
+        run_id,
+        sequence,
+        why: `its ${what} is ${is}, uninterrupted it is ${should}`,
+      });
   }
   const keys = new Set([...Object.keys(outcome.effects), ...Object.keys(expected.effects)]);
   for (const key of keys) {
     const [is, should] = [outcome.effects[key] ?? 0, expected.effects[key] ?? 0];
     // A run that was stopped may have been stopped before an effect; none may have happened more often.
     if (is > should || (is < should && outcome.status === "succeeded"))
-      found.push({ rule: "same_effects", cites: "DESIGN §14.4", run_id, sequence, why: `${key} happened ${is} times, uninterrupted ${should}` });
+      found.push({
+        rule: "same_effects",
+        cites: "DESIGN §14.4",
+        run_id,
+        sequence,
+        why: `${key} happened ${is} times, uninterrupted ${should}`,
+      });
   }
   return found;
 }
@@ -195,6 +240,9 @@ function compare(outcome: Outcome, expected: Outcome, run_id: string, sequence: 
 /** A failure in one line: rule, where it is written, where the process was stopped, seed and event. */
 export function describeFailure(failure: CrashFailure): string {
   const stopped = failure.stopped.map((point) => `${point.when} write ${point.write}`).join(", then ");
-  const event = failure.sequence === 0 ? "" : ` at event ${failure.sequence}${failure.event === undefined ? "" : ` (${failure.event})`}`;
+  const event =
+    failure.sequence === 0
+      ? ""
+      : ` at event ${failure.sequence}${failure.event === undefined ? "" : ` (${failure.event})`}`;
   return `${failure.rule} (${failure.cites})${event}: ${failure.why} [stopped ${stopped === "" ? "nowhere" : stopped}; seed ${failure.seed}]`;
 }

@@ -125,7 +125,8 @@ export function faultyStore(inner: RunStore & SessionStore, plan: FaultPlan = {}
       if (typeof value !== "function" || typeof key !== "string") return value;
       const act = value.bind(target) as (...args: unknown[]) => Promise<unknown>;
       if (LOCAL.has(key)) return act;
-      return (...args: unknown[]) => call(key, args, () => act(...args)).then(awake, async (error) => {
+      return (...args: unknown[]) =>
+        call(key, args, () => act(...args)).then(awake, async (error) => {
           await awake(undefined);
           throw error;
         });

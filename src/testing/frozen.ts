@@ -4,8 +4,9 @@
  * And once more with one that claims the run and is gone before it writes a word: then only the fence, and no
  * sequence number, says that the woken process is late.
  */
-import { carefulPerson, follow, type FollowOptions } from "./person.ts";
+
 import type { CrashFailure, CrashOptions } from "./crash-everywhere.ts";
+import { carefulPerson, type FollowOptions, follow } from "./person.ts";
 import type { Violation } from "./rules.ts";
 import { createWorld, type World, type WorldProcess } from "./world.ts";
 
@@ -15,7 +16,9 @@ const MAX_WRITES = 500;
 /** Longest that a woken process needs to find out that it lost a run, and to take it again. */
 const WOKEN_MS = 10 * 86_400_000;
 
-export async function frozenEverywhere(options: CrashOptions): Promise<{ readonly worlds: number; readonly failures: readonly CrashFailure[] }> {
+export async function frozenEverywhere(
+  options: CrashOptions,
+): Promise<{ readonly worlds: number; readonly failures: readonly CrashFailure[] }> {
   const seed = options.seed ?? 1;
   const failures: CrashFailure[] = [];
   let worlds = 0;
@@ -26,7 +29,9 @@ export async function frozenEverywhere(options: CrashOptions): Promise<{ readonl
       await world.close();
       if (violations === undefined) return { worlds, failures };
       worlds++;
-      failures.push(...violations.map((violation) => ({ ...violation, seed, stopped: [{ write, when: "before" as const }] })));
+      failures.push(
+        ...violations.map((violation) => ({ ...violation, seed, stopped: [{ write, when: "before" as const }] })),
+      );
     }
   }
   return { worlds, failures };
@@ -47,12 +52,18 @@ async function frozenAt(
   other: (frozen: Frozen) => Promise<readonly Violation[]>,
 ): Promise<readonly Violation[] | undefined> {
   let frozen = false;
+  const onFreeze = (): void => {
+    frozen = true;
+  };
   const first = await world.process({
-    faults: { write: (n) => (n === write ? { kind: "freeze" } : undefined), onFreeze: () => void (frozen = true) },
+    faults: { write: (n) => (n === write ? { kind: "freeze" } : undefined), onFreeze },
   });
   void world.start(first, options.run).catch(() => undefined);
   await world.clock.settle();
-  const answers = { person: options.person ?? carefulPerson(), ...(options.actions === undefined ? {} : { actions: options.actions }) };
+  const answers = {
+    person: options.person ?? carefulPerson(),
+    ...(options.actions === undefined ? {} : { actions: options.actions }),
+  };
   const runId = (await world.store.listRuns({ limit: 1 }))[0]?.run_id;
   // Whoever follows it sees nothing happen any more once it is frozen.
   if (runId !== undefined) await follow(world, first, runId, { ...answers, until: () => frozen });
@@ -76,9 +87,17 @@ async function takenOver({ world, process: first, runId, answers }: Frozen): Pro
   first.thaw();
   await world.clock.advance(FROZEN_MS);
   const violations: Violation[] = [];
-  const late = (why: string): void => void violations.push({ rule: "late_writes_are_refused", cites: "DESIGN §7, C05", run_id: runId, sequence: before, why });
+  const late = (why: string): void =>
+    void violations.push({
+      rule: "late_writes_are_refused",
+      cites: "DESIGN §7, C05",
+      run_id: runId,
+      sequence: before,
+      why,
+    });
   if (end !== "ended") late(`the other process did not end the run: ${end}`);
-  if ((await world.record(runId)).last_sequence !== before) late("the woken process wrote into a run that another had ended");
+  if ((await world.record(runId)).last_sequence !== before)
+    late("the woken process wrote into a run that another had ended");
   if (world.effects.calls.length !== sent) late("the woken process handed something over");
   return violations;
 }
@@ -92,5 +111,13 @@ async function claimedOnly({ world, process: first, runId, answers }: Frozen): P
   // The person who followed the first process may still be answered by it.
   const end = await follow(world, first, runId, { ...answers, withinMs: WOKEN_MS });
   if (end === "ended") return [];
-  return [{ rule: "a_run_ends", cites: "DESIGN §7, C05", run_id: runId, sequence: (await world.record(runId)).last_sequence, why: `after the fence was lost: ${end}` }];
+  return [
+    {
+      rule: "a_run_ends",
+      cites: "DESIGN §7, C05",
+      run_id: runId,
+      sequence: (await world.record(runId)).last_sequence,
+      why: `after the fence was lost: ${end}`,
+    },
+  ];
 }

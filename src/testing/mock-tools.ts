@@ -63,7 +63,12 @@ export function mockToolPort(tools: readonly WorldTool[], world: ToolSurrounding
     return mock === undefined ? real.describe(name) : descriptorOf(mock);
   };
   const sideEffectOf = (name: string): SideEffect => describe(name)?.side_effect ?? "mutating";
-  const asked = async (kind: "lookup" | "observe", tool: string, dispatch_id: string, answer: () => Promise<OwnerAnswer>): Promise<OwnerAnswer> => {
+  const asked = async (
+    kind: "lookup" | "observe",
+    tool: string,
+    dispatch_id: string,
+    answer: () => Promise<OwnerAnswer>,
+  ): Promise<OwnerAnswer> => {
     if (!world.alive()) return NEVER;
     const release = world.hold();
     const given = await answer().finally(release);
@@ -139,7 +144,12 @@ async function callMock(mock: MockTool, call: ToolCall, world: ToolSurroundings)
     if (before !== undefined) return ok(before.output);
     const outcome = mock.answer === undefined ? ok(call.input) : await mock.answer(call);
     if (outcome.type === "succeeded" && world.alive())
-      world.effects.happened(call, { side_effect, output: outcome.output, at_ms: world.clock.now(), process: world.process });
+      world.effects.happened(call, {
+        side_effect,
+        output: outcome.output,
+        at_ms: world.clock.now(),
+        process: world.process,
+      });
     return outcome;
   };
   if (mock.observe === true) await call.receipt({ ticket: call.dispatch_id.slice(0, 12) });
@@ -159,7 +169,12 @@ async function callReal(port: ToolPort, call: ToolCall, world: ToolSurroundings)
   if (outcome.type === "succeeded") {
     const known = side_effect === "idempotent" && world.effects.outcomeOf(call.dispatch_id) !== undefined;
     if (!known)
-      world.effects.happened(call, { side_effect, output: outcome.output, at_ms: world.clock.now(), process: world.process });
+      world.effects.happened(call, {
+        side_effect,
+        output: outcome.output,
+        at_ms: world.clock.now(),
+        process: world.process,
+      });
   }
   const random = seededRandom(world.seed, "tool", call.dispatch_id, call.redispatch);
   await sleep(world.clock, random.between(...DEFAULT_TAKES), undefined);
@@ -182,4 +197,3 @@ function sleep(clock: ProcessClock, ms: number, signal: AbortSignal | undefined)
     if (signal?.aborted === true) stop();
   });
 }
-

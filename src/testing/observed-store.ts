@@ -25,13 +25,15 @@ export function observedStore(raw: RunStore & SessionStore, observer: StoreObser
     async commit(group) {
       const before = group.map((commit) => (commit.create === undefined ? raw.getTree(commit.root_run_id) : undefined));
       const written = raw.commit(group);
-      for (const commit of group) for (const run of commit.runs) if (run.header !== undefined) observer.onRun(run.run_id);
+      for (const commit of group)
+        for (const run of commit.runs) if (run.header !== undefined) observer.onRun(run.run_id);
       const results = await written;
       for (const [i, commit] of group.entries()) {
         if (results[i]?.ok !== true) continue;
         const tree = await before[i];
         if (tree !== undefined) checkCommit(commit, tree, observer);
-        if (commit.tree?.release === true || commit.tree?.ended === true || commit.create?.claim === undefined) observer.announce();
+        if (commit.tree?.release === true || commit.tree?.ended === true || commit.create?.claim === undefined)
+          observer.announce();
       }
       return results;
     },
@@ -74,12 +76,29 @@ export function observedStore(raw: RunStore & SessionStore, observer: StoreObser
 function checkCommit(commit: TreeCommit, tree: TreeRecord, observer: StoreObserver): void {
   const at = { run_id: commit.root_run_id, sequence: commit.runs[0]?.segment.first ?? 0 };
   if (commit.fence !== tree.fence)
-    observer.violate({ ...at, rule: "stale_fence_is_refused", cites: "R-1, DESIGN §7", why: `a write under fence ${commit.fence} was taken while the fence was ${tree.fence}` });
+    observer.violate({
+      ...at,
+      rule: "stale_fence_is_refused",
+      cites: "R-1, DESIGN §7",
+      why: `a write under fence ${commit.fence} was taken while the fence was ${tree.fence}`,
+    });
   if (commit.control_version !== undefined && commit.control_version !== tree.control_version)
-    observer.violate({ ...at, rule: "control_version_is_checked", cites: "R-1", why: `an intent that saw control_version ${commit.control_version} was taken while it was ${tree.control_version}` });
+    observer.violate({
+      ...at,
+      rule: "control_version_is_checked",
+      cites: "R-1",
+      why: `an intent that saw control_version ${commit.control_version} was taken while it was ${tree.control_version}`,
+    });
   const open = commit.control_version === undefined ? intentOf(commit) : undefined;
   if (open !== undefined)
-    observer.violate({ ...at, sequence: open.sequence, event: open.type, rule: "control_version_is_checked", cites: "R-1", why: "an intent that is not read_only was committed without the control_version its writer saw" });
+    observer.violate({
+      ...at,
+      sequence: open.sequence,
+      event: open.type,
+      rule: "control_version_is_checked",
+      cites: "R-1",
+      why: "an intent that is not read_only was committed without the control_version its writer saw",
+    });
 }
 
 /** An intent to do more than read, other than one that only asks or is refused in the same append (R-9). */
@@ -88,7 +107,9 @@ function intentOf(commit: TreeCommit): RunEvent | undefined {
     const events = parseEvents(unpackText(run.segment));
     for (const event of events) {
       if (event.type !== "step_started" || event.tool === undefined || event.side_effect === "read_only") continue;
-      const after = events.find((later) => later.sequence > event.sequence && "step_id" in later && later.step_id === event.step_id);
+      const after = events.find(
+        (later) => later.sequence > event.sequence && "step_id" in later && later.step_id === event.step_id,
+      );
       if (after === undefined) return event;
     }
   }

@@ -34,7 +34,11 @@ export interface PersonOptions {
  */
 export function carefulPerson(options: PersonOptions = {}): Person {
   return (wait, world) => {
-    const about = { wait_id: wait.wait_id, decided_by: "os:person", ...(wait.digest === undefined ? {} : { digest: wait.digest }) };
+    const about = {
+      wait_id: wait.wait_id,
+      decided_by: "os:person",
+      ...(wait.digest === undefined ? {} : { digest: wait.digest }),
+    };
     switch (wait.type) {
       case "approval":
       case "tool_approval":
@@ -89,7 +93,10 @@ export async function follow(
   const send = (name: string, act: () => Promise<boolean>): void => {
     pending.add(name);
     void act()
-      .then((taken) => void (taken && heard.add(name)), () => undefined)
+      .then(
+        (taken) => void (taken && heard.add(name)),
+        () => undefined,
+      )
       .finally(() => {
         pending.delete(name);
         world.clock.touch();
@@ -137,7 +144,10 @@ async function answerOne(
     if (times > MAX_ANSWERS) continue;
     answered.set(name, times);
     if (answer.kind === "continue") send(name, () => goOn(process, rootRunId));
-    else send(name, () => process.engine.signal({ root_run_id: rootRunId, run_id: wait.run_id }, answer.kind, answer.payload as Json));
+    else
+      send(name, () =>
+        process.engine.signal({ root_run_id: rootRunId, run_id: wait.run_id }, answer.kind, answer.payload as Json),
+      );
     return true;
   }
   return false;

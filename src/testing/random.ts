@@ -45,8 +45,7 @@ export function seededRandom(...words: readonly (string | number)[]): Random {
 /** UUIDv7s whose time is the clock's and whose chance is the seed's. */
 export function seededIds(clock: { now(): number }, ...words: readonly (string | number)[]): Ids {
   const random = seededRandom("ids", ...words);
-  const hex = (digits: number): string =>
-    Array.from({ length: digits }, () => random.int(16).toString(16)).join("");
+  const hex = (digits: number): string => Array.from({ length: digits }, () => random.int(16).toString(16)).join("");
   return {
     uuid() {
       const time = Math.floor(clock.now()).toString(16).padStart(12, "0").slice(-12);

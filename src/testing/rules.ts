@@ -53,13 +53,19 @@ export function checkRules(history: TreeHistory, rules: readonly Rule[] = JOURNA
 type Run = TreeHistory["runs"][number];
 
 /** A rule about one journal at a time. */
-function journalRule(name: string, cites: string, check: (run: Run, report: (event: RunEvent | undefined, why: string) => void) => void): Rule {
+function journalRule(
+  name: string,
+  cites: string,
+  check: (run: Run, report: (event: RunEvent | undefined, why: string) => void) => void,
+): Rule {
   return {
     name,
     cites,
     check: (history, report) => {
       for (const run of history.runs)
-        check(run, (event, why) => report({ run_id: run.record.run_id, ...(event === undefined ? {} : { event }), why }));
+        check(run, (event, why) =>
+          report({ run_id: run.record.run_id, ...(event === undefined ? {} : { event }), why }),
+        );
     },
   };
 }
@@ -80,7 +86,8 @@ const legal = journalRule("legal_fold", "DESIGN §4, RP-56", ({ record, events }
       return report(event, error instanceof Error ? error.message : String(error));
     }
   }
-  if (state.status !== record.status) report(events.at(-1), `the row says ${record.status}, the journal ${state.status}`);
+  if (state.status !== record.status)
+    report(events.at(-1), `the row says ${record.status}, the journal ${state.status}`);
   if (state.waits.length !== record.wait_count)
     report(events.at(-1), `the row says ${record.wait_count} waits, the journal ${state.waits.length}`);
 });
@@ -88,8 +95,10 @@ const legal = journalRule("legal_fold", "DESIGN §4, RP-56", ({ record, events }
 const oneEnd = journalRule("one_terminal_event", "RP-65", ({ record, events }, report) => {
   const ends = events.filter((event) => isTerminalEvent(event.type));
   if (ends.length > 1) report(ends[1], "the run ended twice");
-  if (ends.length === 1 && !isTerminalEvent(events.at(-1)?.type ?? "phase")) report(ends[0], "something came after the end");
-  if (ends.length === 0 && isTerminal(record.status)) report(undefined, `the run is ${record.status} without an event that says so`);
+  if (ends.length === 1 && !isTerminalEvent(events.at(-1)?.type ?? "phase"))
+    report(ends[0], "something came after the end");
+  if (ends.length === 0 && isTerminal(record.status))
+    report(undefined, `the run is ${record.status} without an event that says so`);
 });
 
 /** What may stand in a journal at most once. */
@@ -149,7 +158,8 @@ const wokenRetries = journalRule("woke_is_recorded", "R-2a, events.ts", ({ recor
   const delayed = new Map<string, RunEvent>();
   const woken = new Set<string>();
   for (const event of events) {
-    if (event.type === "phase" && event.name === "retry_reserved" && event.due_at_ms > event.at_ms) delayed.set(event.key, event);
+    if (event.type === "phase" && event.name === "retry_reserved" && event.due_at_ms > event.at_ms)
+      delayed.set(event.key, event);
     for (const key of event.woke ?? []) {
       if (woken.has(key)) report(event, `the delay of ${key} was over before`);
       woken.add(key);
@@ -159,13 +169,15 @@ const wokenRetries = journalRule("woke_is_recorded", "R-2a, events.ts", ({ recor
     }
   }
   if (record.status !== "succeeded") return;
-  for (const [key, event] of delayed) if (!woken.has(key)) report(event, `the run went on after the delay of ${key}, and no event says so`);
+  for (const [key, event] of delayed)
+    if (!woken.has(key)) report(event, `the run went on after the delay of ${key}, and no event says so`);
 });
 
 const sameAttempt = journalRule("recovery_keeps_the_attempt", "R-10", ({ events }, report) => {
   const steps = new Map<string, { attempt: number; fresh: boolean }>();
   for (const event of events) {
-    if (event.type === "step_queued") steps.set(event.step_id, { attempt: steps.get(event.step_id)?.attempt ?? 0, fresh: true });
+    if (event.type === "step_queued")
+      steps.set(event.step_id, { attempt: steps.get(event.step_id)?.attempt ?? 0, fresh: true });
     else if (event.type === "repaired" && event.resolution === "retry") {
       const step = steps.get(event.step_id);
       if (step !== undefined) step.fresh = true;
@@ -173,7 +185,10 @@ const sameAttempt = journalRule("recovery_keeps_the_attempt", "R-10", ({ events 
       const step = steps.get(event.step_id);
       const before = step?.attempt ?? 0;
       if (event.attempt !== before + (step?.fresh === true ? 1 : 0))
-        report(event, `attempt ${event.attempt} after ${before}${step?.fresh === true ? "" : ", and nothing began it anew"}`);
+        report(
+          event,
+          `attempt ${event.attempt} after ${before}${step?.fresh === true ? "" : ", and nothing began it anew"}`,
+        );
       steps.set(event.step_id, { attempt: event.attempt, fresh: false });
     }
   }
@@ -184,7 +199,8 @@ const grants = journalRule("a_grant_serves_one_dispatch", "R-9", ({ events }, re
   const granted = new Set<string>();
   const used = new Set<string>();
   for (const event of events) {
-    if (event.type === "step_suspended" && event.wait?.type === "tool_approval") asked.set(event.step_id, event.wait.wait_id);
+    if (event.type === "step_suspended" && event.wait?.type === "tool_approval")
+      asked.set(event.step_id, event.wait.wait_id);
     else if (event.type === "grant_issued") granted.add(event.wait_id);
     else if (event.type === "step_queued") asked.delete(event.step_id);
     else if (event.type === "step_started" && asked.has(event.step_id)) {
@@ -225,13 +241,19 @@ const ledgerIsFold: Rule = {
     if (root === undefined) return;
     for (const what of ["steps", "retries", "agents", "tokens"] as const)
       if (root.record.usage[what] !== counted[what])
-        report({ run_id: root.record.run_id, why: `the run shows ${root.record.usage[what]} ${what}, its journals ${counted[what]}` });
+        report({
+          run_id: root.record.run_id,
+          why: `the run shows ${root.record.usage[what]} ${what}, its journals ${counted[what]}`,
+        });
     const ledger = foldLedger(states[0] as RunState, states);
     const kept = tree.ledger as { spent?: unknown; reserved?: unknown } | undefined;
     for (const part of ["spent", "reserved"] as const) {
       const [cached, folded] = [JSON.stringify(sorted(kept?.[part])), JSON.stringify(sorted(ledger[part]))];
       if (kept !== undefined && cached !== folded)
-        report({ run_id: root.record.run_id, why: `the tree's row says ${part} ${cached}, the fold of its journals ${folded}` });
+        report({
+          run_id: root.record.run_id,
+          why: `the tree's row says ${part} ${cached}, the fold of its journals ${folded}`,
+        });
     }
   },
 };
@@ -279,7 +301,8 @@ const withinLimits: Rule = {
         reserved.delete(`${run_id} ${event.instance}`);
       }
       for (const [what, limit] of Object.entries({ steps: max_steps, retries: max_retries, agents: max_agents }))
-        if (spent[what as keyof typeof spent] > limit) return report({ run_id, event, why: `more than ${limit} ${what}` });
+        if (spent[what as keyof typeof spent] > limit)
+          return report({ run_id, event, why: `more than ${limit} ${what}` });
     }
   },
 };
@@ -293,7 +316,11 @@ const mutationOnce: Rule = {
       if (effect.side_effect === "read_only") continue;
       const count = (happened.get(effect.dispatch_id) ?? 0) + 1;
       happened.set(effect.dispatch_id, count);
-      if (count > 1) report({ run_id: effect.run_id, why: `the effect of ${effect.step_id} (${effect.tool}) happened ${count} times` });
+      if (count > 1)
+        report({
+          run_id: effect.run_id,
+          why: `the effect of ${effect.step_id} (${effect.tool}) happened ${count} times`,
+        });
     }
     const sent = new Map<string, number>();
     const absent = new Set<string>();
@@ -303,7 +330,10 @@ const mutationOnce: Rule = {
       const count = (sent.get(call.dispatch_id) ?? 0) + 1;
       sent.set(call.dispatch_id, count);
       if (count > 1 && !absent.has(call.dispatch_id))
-        report({ ...(call.run_id === undefined ? {} : { run_id: call.run_id }), why: `${call.step_id} (${call.tool}) was sent again, and nobody said that it never arrived` });
+        report({
+          ...(call.run_id === undefined ? {} : { run_id: call.run_id }),
+          why: `${call.step_id} (${call.tool}) was sent again, and nobody said that it never arrived`,
+        });
       absent.delete(call.dispatch_id);
     }
   },

@@ -17,7 +17,9 @@ export function sampleOf(schema: Json | undefined, depth = 0): Json {
     case "array":
       return Array.from({ length: Math.max(1, numberOf(of.minItems)) }, () => sampleOf(of.items, depth + 1));
     case "string":
-      return "mock".padEnd(Math.min(numberOf(of.minLength), 1_000), "x").slice(0, of.maxLength === undefined ? undefined : numberOf(of.maxLength));
+      return "mock"
+        .padEnd(Math.min(numberOf(of.minLength), 1_000), "x")
+        .slice(0, of.maxLength === undefined ? undefined : numberOf(of.maxLength));
     case "integer":
     case "number":
       return of.minimum === undefined ? Math.min(1, numberOf(of.maximum ?? 1)) : numberOf(of.minimum);

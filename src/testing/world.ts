@@ -3,24 +3,45 @@
  * counted, and a clock that only moves when nothing else can. Everything left to chance is drawn from one seed, so
  * a run of the world is had again by its number. No server, no container, no network.
  */
-import { type EventBody, type RunEvent } from "../domain/events.ts";
+
+import { HoldfastError } from "../domain/errors.ts";
+import type { EventBody, RunEvent } from "../domain/events.ts";
 import { dispatchId, parseEvents } from "../domain/journal.ts";
 import { canonicalJson, hashJson, type Json } from "../domain/json.ts";
-import { type Bundle, bundleHash, compilePlan, DEFAULT_INVOCATION_POLICY, type Definition, definitionKey, rootDefinition } from "../domain/plan/index.ts";
+import {
+  type Bundle,
+  bundleHash,
+  compilePlan,
+  DEFAULT_INVOCATION_POLICY,
+  type Definition,
+  definitionKey,
+  rootDefinition,
+} from "../domain/plan/index.ts";
 import { type Budgets, type Durability, isTerminal, type RunHeader, type SideEffect } from "../domain/run.ts";
 import type { RunState } from "../domain/state.ts";
-import { HoldfastError } from "../domain/errors.ts";
-import { Driver, Engine, ENGINE_VERSION, type EngineLimits, loadRun, unpackText } from "../engine/index.ts";
-import type { AgentPort, PolicyPort, RunRecord, RunStore, SecretPort, Segment, SessionStore, ToolCall, TreeRecord } from "../ports/index.ts";
+import { Driver, ENGINE_VERSION, Engine, type EngineLimits, loadRun, unpackText } from "../engine/index.ts";
+import type {
+  AgentPort,
+  PolicyPort,
+  RunRecord,
+  RunStore,
+  SecretPort,
+  Segment,
+  SessionStore,
+  ToolCall,
+  TreeRecord,
+} from "../ports/index.ts";
 import { openSqliteStore } from "../stores/sqlite/index.ts";
 import { type ProcessClock, SimulatedClock } from "./clock.ts";
 import { EffectLedger } from "./effects.ts";
+import { bundleOf } from "./definitions.ts";
 import { type FaultPlan, faultyStore } from "./faulty-store.ts";
+import { eventsOf, readHistory } from "./history.ts";
 import { SESSION_ID, sessionRecord } from "./journals.ts";
+import { mortalAgents } from "./mock-agents.ts";
 import { mockToolPort, type WorldTool } from "./mock-tools.ts";
 import { observedStore } from "./observed-store.ts";
 import { type Random, seededIds, seededRandom } from "./random.ts";
-import { eventsOf, readHistory } from "./history.ts";
 import { checkRules, type TreeHistory, type Violation } from "./rules.ts";
 
 export interface WorldOptions {
@@ -75,7 +96,14 @@ export class WorldProcess {
   readonly #faulty: ReturnType<typeof faultyStore>;
   readonly #onGone: () => void;
 
-  constructor(parts: { name: string; engine: Engine; driver: Driver; clock: ProcessClock; faulty: ReturnType<typeof faultyStore>; onGone: () => void }) {
+  constructor(parts: {
+    name: string;
+    engine: Engine;
+    driver: Driver;
+    clock: ProcessClock;
+    faulty: ReturnType<typeof faultyStore>;
+    onGone: () => void;
+  }) {
     this.name = parts.name;
     this.engine = parts.engine;
     this.driver = parts.driver;
@@ -143,7 +171,7 @@ export class World {
     this.clock = clock;
     this.store = store;
     this.random = seededRandom("world", options.seed);
-    this.bundle = isBundle(options.definitions) ? options.definitions : bundleOf(options.definitions);
+    this.bundle = bundleOf(options.definitions);
     this.#options = options;
     this.#ids = seededIds(clock, "world", options.seed);
     this.#ownsStore = ownsStore;
@@ -198,7 +226,13 @@ export class World {
     return process;
   }
 
-  #engine(name: string, clock: ProcessClock, store: RunStore & SessionStore, options: ProcessOptions, alive: () => boolean): Engine {
+  #engine(
+    name: string,
+    clock: ProcessClock,
+    store: RunStore & SessionStore,
+    options: ProcessOptions,
+    alive: () => boolean,
+  ): Engine {
     const world = this.#options;
     return new Engine({
       ports: {
@@ -235,7 +269,12 @@ export class World {
     const { error } = details;
     const known = HoldfastError.is(error) && error.code !== "internal";
     if (alive && level === "error" && error !== undefined && !known)
-      this.violations.push({ rule: "no_bug", cites: "DESIGN §13", sequence: 0, why: `${message}: ${error instanceof Error ? (error.stack ?? error.message) : String(error)}` });
+      this.violations.push({
+        rule: "no_bug",
+        cites: "DESIGN §13",
+        sequence: 0,
+        why: `${message}: ${error instanceof Error ? (error.stack ?? error.message) : String(error)}`,
+      });
   }
 
   /** Starts a run of the root definition; resolves when it is durable, and never in a process that is gone. */
@@ -358,7 +397,14 @@ export class World {
     if (last === undefined) return;
     void this.store.getRun(runId).then((record) => {
       if (record !== undefined && record.last_sequence >= last.sequence) return;
-      this.violations.push({ rule: "published_is_durable", cites: "RP-55, R-3", run_id: runId, sequence: last.sequence, event: last.type, why: "a subscriber heard of an event that is not in the store" });
+      this.violations.push({
+        rule: "published_is_durable",
+        cites: "RP-55, R-3",
+        run_id: runId,
+        sequence: last.sequence,
+        event: last.type,
+        why: "a subscriber heard of an event that is not in the store",
+      });
     });
   }
 
@@ -366,7 +412,9 @@ export class World {
   #checkIntent(call: ToolCall, sideEffect: SideEffect): void {
     void this.store.readSegments(call.run_id, 0, Number.MAX_SAFE_INTEGER).then((segments) => {
       const events = segments.flatMap((segment) => this.#parsed(segment));
-      const mine = events.filter((event): event is RunEvent & { step_id: string } => "step_id" in event && event.step_id === call.step_id);
+      const mine = events.filter(
+        (event): event is RunEvent & { step_id: string } => "step_id" in event && event.step_id === call.step_id,
+      );
       const at = { run_id: call.run_id, sequence: mine.at(-1)?.sequence ?? 0 };
       let attempt = 0;
       let open: (EventBody & { type: "step_started" }) | undefined;
@@ -374,13 +422,30 @@ export class World {
         if (event.type === "step_started") [attempt, open] = [event.attempt, event];
         else if (event.type === "step_suspended" || SETTLES.has(event.type)) open = undefined;
         if (SETTLES.has(event.type) && attempt === call.attempt)
-          this.violations.push({ ...at, sequence: event.sequence, event: event.type, rule: "settled_is_not_sent_again", cites: "R-2, RP-63", why: `attempt ${attempt} of ${call.step_id} had settled and was sent again` });
+          this.violations.push({
+            ...at,
+            sequence: event.sequence,
+            event: event.type,
+            rule: "settled_is_not_sent_again",
+            cites: "R-2, RP-63",
+            why: `attempt ${attempt} of ${call.step_id} had settled and was sent again`,
+          });
       }
       const fits = open?.attempt === call.attempt && (open.redispatch ?? 0) === call.redispatch;
       if ((sideEffect !== "read_only" || call.redispatch > 0) && !fits)
-        this.violations.push({ ...at, rule: "intent_before_effect", cites: "DESIGN §4, R-3", why: `${call.step_id} (${call.tool}, attempt ${call.attempt}, redispatch ${call.redispatch}) was called before its intent was durable` });
+        this.violations.push({
+          ...at,
+          rule: "intent_before_effect",
+          cites: "DESIGN §4, R-3",
+          why: `${call.step_id} (${call.tool}, attempt ${call.attempt}, redispatch ${call.redispatch}) was called before its intent was durable`,
+        });
       if (dispatchId(call.run_id, call.step_id, call.attempt) !== call.dispatch_id)
-        this.violations.push({ ...at, rule: "dispatch_id", cites: "R-24", why: `${call.step_id} was sent under an id that is not its attempt's` });
+        this.violations.push({
+          ...at,
+          rule: "dispatch_id",
+          cites: "R-24",
+          why: `${call.step_id} was sent under an id that is not its attempt's`,
+        });
     });
   }
 }
@@ -391,45 +456,11 @@ const SETTLES: ReadonlySet<string> = new Set(["step_completed", "step_failed", "
 
 /** A world with a session in it. */
 export async function createWorld(options: WorldOptions): Promise<World> {
-  const clock = new SimulatedClock({ seed: options.seed, ...(options.start === undefined ? {} : { start: options.start }) });
+  const clock = new SimulatedClock({
+    seed: options.seed,
+    ...(options.start === undefined ? {} : { start: options.start }),
+  });
   const store = options.store ?? (await openSqliteStore({ path: ":memory:", clock }));
   if ((await store.getSession(SESSION_ID)) === undefined) await store.createSession(sessionRecord());
   return new World(options, clock, store, options.store === undefined);
-}
-
-function isBundle(definitions: WorldOptions["definitions"]): definitions is Bundle {
-  return "definitions" in definitions;
-}
-
-function bundleOf(documents: readonly unknown[]): Bundle {
-  const definitions = documents.map((document, i) => {
-    const filled = { workflow_schema: 1, id: i === 0 ? "flow" : `flow-${i}`, revision: 1, ...(document as object) };
-    const compiled = compilePlan(filled as unknown as Json, { maxConcurrency: 1_024 });
-    if (compiled.definition !== undefined) return compiled.definition;
-    const why = compiled.problems.map((problem) => `${problem.path.join(".")}: ${problem.message}`).join("; ");
-    throw new HoldfastError("definition", `Cannot simulate the definition: ${why}; correct it`);
-  });
-  const [root] = definitions;
-  if (root === undefined) throw new HoldfastError("usage", "Cannot make a world: it has no definition; give one");
-  return {
-    publication_revision: 1,
-    root_id: root.id,
-    root_revision: root.revision,
-    root_invocation_policy: DEFAULT_INVOCATION_POLICY,
-    definitions: Object.fromEntries(definitions.map((each) => [definitionKey(each.id, each.revision), each])),
-  };
-}
-
-/** Agents as a process has them: one that is gone asks nothing and hears nothing. */
-function mortalAgents(agents: AgentPort, alive: () => boolean, hold: () => () => void): AgentPort {
-  const guard = async <T>(act: () => Promise<T>): Promise<T> => {
-    if (!alive()) return NEVER;
-    const value = await act().finally(hold());
-    return alive() ? value : NEVER;
-  };
-  return {
-    resolve: (name) => guard(() => agents.resolve(name)),
-    estimate: (call) => guard(() => agents.estimate(call)),
-    call: (call) => guard(() => agents.call(call)),
-  };
 }

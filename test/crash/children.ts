@@ -31,7 +31,9 @@ export function folder(): string {
 
 export async function child(request: ChildRequest): Promise<Child> {
   program ??= buildEntry("test/crash/run-child.ts");
-  const started = spawn(process.execPath, [await program, JSON.stringify(request)], { stdio: ["ignore", "pipe", "inherit"] });
+  const started = spawn(process.execPath, [await program, JSON.stringify(request)], {
+    stdio: ["ignore", "pipe", "inherit"],
+  });
   running.add(started);
   const said: Said[] = [];
   const waiting = new Set<() => void>();
@@ -59,7 +61,8 @@ export async function child(request: ChildRequest): Promise<Child> {
           const found = said.find(fits);
           if (found === undefined && !ended) return;
           waiting.delete(look);
-          if (found === undefined) reject(new Error(`The process ended without saying it; it said ${JSON.stringify(said)}`));
+          if (found === undefined)
+            reject(new Error(`The process ended without saying it; it said ${JSON.stringify(said)}`));
           else resolve(found);
         };
         waiting.add(look);
@@ -69,14 +72,21 @@ export async function child(request: ChildRequest): Promise<Child> {
 }
 
 /** Runs one to its end and answers what it said last. */
-export async function runChild(request: ChildRequest): Promise<{ readonly last: Said; readonly said: readonly Said[]; readonly status: number | null; readonly signal: string | null }> {
+export async function runChild(request: ChildRequest): Promise<{
+  readonly last: Said;
+  readonly said: readonly Said[];
+  readonly status: number | null;
+  readonly signal: string | null;
+}> {
   const one = await child(request);
   const { status, signal } = await one.exited;
   return { last: one.said.at(-1) ?? {}, said: one.said, status, signal };
 }
 
 /** What happened outside, in order. */
-export function effectsIn(folderPath: string): readonly { readonly tool: string; readonly step: string; readonly dispatch_id: string; readonly pid: number }[] {
+export function effectsIn(
+  folderPath: string,
+): readonly { readonly tool: string; readonly step: string; readonly dispatch_id: string; readonly pid: number }[] {
   const file = join(folderPath, "effects");
   if (!existsSync(file)) return [];
   return readFileSync(file, "utf8")

@@ -43,7 +43,12 @@ test(`C03 ${KILLS} real kills at commit boundaries: each run ends as it would ha
     const died = await runChild({ act: "start", folder: at, workflow: kill.workflow, die: kill });
     const { last } = await runChild({ act: "finish", folder: at, workflow: kill.workflow });
     const expected = whole.get(kill.workflow);
-    return { kill, died: died.signal, is: { status: last.status, output: last.output, rules: last.rules, effects: counts(at) }, should: { status: "succeeded", output: expected?.output, rules: [], effects: expected?.effects } };
+    return {
+      kill,
+      died: died.signal,
+      is: { status: last.status, output: last.output, rules: last.rules, effects: counts(at) },
+      should: { status: "succeeded", output: expected?.output, rules: [], effects: expected?.effects },
+    };
   });
   for (const { kill, is, should } of outcomes) expect({ kill, ...is }).toEqual({ kill, ...should });
   // Fewer writes happen where a process only starts the run; those past the last one kill nobody.

@@ -22,7 +22,8 @@ const BUGS: readonly Planted[] = [
       {
         file: "src/engine/dispatch/tool.ts",
         find: "    if (barrier !== undefined) await barrier;\n    if (isDropped(job)) return this.#neverSent(job);",
-        replace: "    if (barrier !== undefined) void barrier.catch(() => undefined);\n    if (isDropped(job)) return this.#neverSent(job);",
+        replace:
+          "    if (barrier !== undefined) void barrier.catch(() => undefined);\n    if (isDropped(job)) return this.#neverSent(job);",
       },
     ],
   },
@@ -55,7 +56,8 @@ const BUGS: readonly Planted[] = [
       {
         file: "src/engine/program-host.ts",
         find: "    const request = this.#open.get(key);",
-        replace: "    const request = delivery.type === \"outcome\" && this.#replaying ? [...this.#open.values()][0] : this.#open.get(key);",
+        replace:
+          '    const request = delivery.type === "outcome" && this.#replaying ? [...this.#open.values()][0] : this.#open.get(key);',
       },
     ],
   },
@@ -85,16 +87,32 @@ const BUGS: readonly Planted[] = [
     name: "redispatch raises the attempt: recovery counts as a new try",
     rule: "recovery_keeps_the_attempt",
     changes: [
-      { file: "src/engine/dispatch/index.ts", find: "(fresh ? 1 : 0),", replace: "(fresh || rest.redispatch !== undefined ? 1 : 0)," },
-      { file: "src/domain/state.ts", find: "if (event.attempt !== step.attempts + (again ? 0 : 1))", replace: "if (event.attempt < step.attempts)" },
+      {
+        file: "src/engine/dispatch/index.ts",
+        find: "(fresh ? 1 : 0),",
+        replace: "(fresh || rest.redispatch !== undefined ? 1 : 0),",
+      },
+      {
+        file: "src/domain/state.ts",
+        find: "if (event.attempt !== step.attempts + (again ? 0 : 1))",
+        replace: "if (event.attempt < step.attempts)",
+      },
     ],
   },
   {
     name: "mutation sent again: recovery repeats what may have happened",
     rule: "no_mutation_twice",
     changes: [
-      { file: "src/engine/dispatch/tool.ts", find: 'if (step.side_effect === "mutating" || tool === undefined) {', replace: "if (tool === undefined) {" },
-      { file: "src/engine/tree/loading.ts", find: 'if (step.status !== "running" || step.side_effect !== "mutating") return undefined;', replace: 'if (step.status !== "paused") return undefined;' },
+      {
+        file: "src/engine/dispatch/tool.ts",
+        find: 'if (step.side_effect === "mutating" || tool === undefined) {',
+        replace: "if (tool === undefined) {",
+      },
+      {
+        file: "src/engine/tree/loading.ts",
+        find: 'if (step.status !== "running" || step.side_effect !== "mutating") return undefined;',
+        replace: 'if (step.status !== "paused") return undefined;',
+      },
     ],
   },
   {
@@ -136,15 +154,31 @@ interface Found {
 async function find(bug: Planted | undefined, n: number): Promise<Found> {
   const copy = path.join(work, String(n));
   mkdirSync(copy, { recursive: true });
-  for (const part of ["src", "test/sim", "test/crash", "package.json", "tsconfig.json"]) cpSync(path.join(root, part), path.join(copy, part), { recursive: true });
+  for (const part of ["src", "test/sim", "test/crash", "package.json", "tsconfig.json"])
+    cpSync(path.join(root, part), path.join(copy, part), { recursive: true });
   for (const { file, find: text, replace } of bug?.changes ?? []) {
     const at = path.join(copy, file);
     const before = readFileSync(at, "utf8");
-    if (before.split(text).length !== 2) throw new Error(`Cannot plant "${bug?.name}": ${file} holds ${JSON.stringify(text)} ${before.split(text).length - 1} times; write it anew`);
-    writeFileSync(at, before.replace(text, () => replace));
+    if (before.split(text).length !== 2)
+      throw new Error(
+        `Cannot plant "${bug?.name}": ${file} holds ${JSON.stringify(text)} ${before.split(text).length - 1} times; write it anew`,
+      );
+    writeFileSync(
+      at,
+      before.replace(text, () => replace),
+    );
   }
   const program = path.join(copy, "kit.mjs");
-  await build({ absWorkingDir: copy, entryPoints: ["test/crash/planted-kit.ts"], outfile: program, bundle: true, platform: "node", format: "esm", packages: "external", logLevel: "error" });
+  await build({
+    absWorkingDir: copy,
+    entryPoints: ["test/crash/planted-kit.ts"],
+    outfile: program,
+    bundle: true,
+    platform: "node",
+    format: "esm",
+    packages: "external",
+    logLevel: "error",
+  });
   return run(program);
 }
 
@@ -164,7 +198,8 @@ function run(program: string): Promise<Found> {
 
 async function main(): Promise<void> {
   const clean = await find(undefined, 0);
-  if (clean.failures > 0) throw new Error(`Nothing is planted and the kit finds ${clean.failures} failures: ${clean.first}`);
+  if (clean.failures > 0)
+    throw new Error(`Nothing is planted and the kit finds ${clean.failures} failures: ${clean.first}`);
   let missed = 0;
   let next = 0;
   const worker = async (): Promise<void> => {
@@ -174,7 +209,9 @@ async function main(): Promise<void> {
       const found = await find(bug, n + 1);
       const caught = found.rules.includes(bug.rule);
       if (!caught) missed++;
-      console.log(`${caught ? "found" : "MISSED"}: ${bug.name}\n  by ${found.rules.join(", ") || "nothing"}\n  ${found.first ?? ""}`);
+      console.log(
+        `${caught ? "found" : "MISSED"}: ${bug.name}\n  by ${found.rules.join(", ") || "nothing"}\n  ${found.first ?? ""}`,
+      );
     }
   };
   await Promise.all(Array.from({ length: AT_ONCE }, worker));

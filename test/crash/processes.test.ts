@@ -4,8 +4,8 @@ import { join } from "node:path";
 import { afterAll, expect, test } from "vitest";
 import { openSqliteStore } from "../../src/stores/sqlite/index.ts";
 import { checkRules, readHistory } from "../../src/testing/index.ts";
-import { child, cleanUp, effectsIn, folder, runChild, type Said } from "./children.ts";
 import { GO } from "./child-request.ts";
+import { child, cleanUp, effectsIn, folder, runChild, type Said } from "./children.ts";
 
 afterAll(cleanUp);
 
@@ -14,7 +14,14 @@ const isSlow = (said: Said): boolean => said.slow !== undefined;
 const isEnd = (said: Said): boolean => said.status !== undefined;
 
 /** The one run of the folder, as it is on the disk. */
-async function runIn(at: string): Promise<{ status: string; suspension?: string; recoveries: number; reasons: string[]; broken: string[]; kinds: string[] }> {
+async function runIn(at: string): Promise<{
+  status: string;
+  suspension?: string;
+  recoveries: number;
+  reasons: string[];
+  broken: string[];
+  kinds: string[];
+}> {
   const store = await openSqliteStore({ path: join(at, "holdfast.db") });
   try {
     const [run] = await store.listRuns({ limit: 1 });
@@ -35,7 +42,10 @@ async function runIn(at: string): Promise<{ status: string; suspension?: string;
 }
 
 /** Waits until the disk shows it: there is no other process to hear it from. */
-async function eventually(at: string, fits: (run: Awaited<ReturnType<typeof runIn>>) => boolean): Promise<Awaited<ReturnType<typeof runIn>>> {
+async function eventually(
+  at: string,
+  fits: (run: Awaited<ReturnType<typeof runIn>>) => boolean,
+): Promise<Awaited<ReturnType<typeof runIn>>> {
   const until = Date.now() + 15_000;
   for (;;) {
     const run = await runIn(at);
@@ -80,7 +90,9 @@ test("C03 a second worker that lives takes over: claimed and not sent goes on, s
   const at = folder();
   const worker = await child({ act: "serve", folder: at });
   await worker.hears((said) => said.serving !== undefined);
-  expect((await runChild({ act: "start", folder: at, workflow: "asked", die: { write: 2, when: "after" } })).signal).toBe("SIGKILL");
+  expect(
+    (await runChild({ act: "start", folder: at, workflow: "asked", die: { write: 2, when: "after" } })).signal,
+  ).toBe("SIGKILL");
   const run = await eventually(at, (found) => found.status === "succeeded");
   expect([run.broken, effectsIn(at).length]).toEqual([[], 1]);
   const other = folder();
@@ -96,28 +108,41 @@ test("C03 a second worker that lives takes over: claimed and not sent goes on, s
   await Promise.all([worker.exited, second.exited]);
 });
 
-test.each([3, 4, 5, 6])("C05 frozen before its write %i, past its lease: another ends the run; woken, nothing of it is taken and nothing more happens", async (write) => {
-  const at = folder();
-  writeFileSync(join(at, GO), "");
-  const frozen = await child({ act: "start", folder: at, workflow: "mutating", lease_ms: LEASE_MS, die: { write, when: "before", how: "stop" } });
-  await frozen.hears((said) => said.stopped === write);
-  const before = effectsIn(at).length;
-  // It holds its host lock and lives: only the lease says that it is late.
-  const other = await child({ act: "finish", folder: at, lease_ms: LEASE_MS });
-  expect((await other.hears(isEnd)).rules).toEqual([]);
-  await other.exited;
-  const journal = await runIn(at);
-  const after = effectsIn(at);
-  frozen.process.kill("SIGCONT");
-  const last = (await frozen.exited, frozen.said.at(-1));
-  expect(await runIn(at)).toEqual(journal);
-  expect([journal.status, journal.broken]).toEqual(["succeeded", []]);
-  expect(effectsIn(at)).toEqual(after);
-  expect(after.filter((effect) => effect.pid === frozen.process.pid)).toHaveLength(before);
-  expect(new Set(after.map((effect) => effect.step)).size).toBe(after.length);
-  // It follows what the other made of it, or says that it lost it.
-  expect(last).toSatisfy((said: Said) => said.status === "succeeded" || said.error !== undefined || said.log !== undefined);
-}, 20_000);
+test.each([3, 4, 5, 6])(
+  "C05 frozen before its write %i, past its lease: another ends the run; woken, nothing of it is taken and nothing more happens",
+  async (write) => {
+    const at = folder();
+    writeFileSync(join(at, GO), "");
+    const frozen = await child({
+      act: "start",
+      folder: at,
+      workflow: "mutating",
+      lease_ms: LEASE_MS,
+      die: { write, when: "before", how: "stop" },
+    });
+    await frozen.hears((said) => said.stopped === write);
+    const before = effectsIn(at).length;
+    // It holds its host lock and lives: only the lease says that it is late.
+    const other = await child({ act: "finish", folder: at, lease_ms: LEASE_MS });
+    expect((await other.hears(isEnd)).rules).toEqual([]);
+    await other.exited;
+    const journal = await runIn(at);
+    const after = effectsIn(at);
+    frozen.process.kill("SIGCONT");
+    await frozen.exited;
+    const last = frozen.said.at(-1);
+    expect(await runIn(at)).toEqual(journal);
+    expect([journal.status, journal.broken]).toEqual(["succeeded", []]);
+    expect(effectsIn(at)).toEqual(after);
+    expect(after.filter((effect) => effect.pid === frozen.process.pid)).toHaveLength(before);
+    expect(new Set(after.map((effect) => effect.step)).size).toBe(after.length);
+    // It follows what the other made of it, or says that it lost it.
+    expect(last).toSatisfy(
+      (said: Said) => said.status === "succeeded" || said.error !== undefined || said.log !== undefined,
+    );
+  },
+  20_000,
+);
 
 test("C08 a step that takes its process down is parked after five recoveries without progress; other runs go on", async () => {
   const at = folder();
@@ -126,7 +151,13 @@ test("C08 a step that takes its process down is parked after five recoveries wit
   for (; restarts < 12; restarts++) {
     const worker = await child({ act: "serve", folder: at });
     await worker.hears((said) => said.serving !== undefined);
-    const parked = await Promise.race([worker.exited.then(() => false), eventually(at, (run) => run.status === "suspended" && run.reasons.at(-1) === "no_progress").then(() => true, () => false)]);
+    const parked = await Promise.race([
+      worker.exited.then(() => false),
+      eventually(at, (run) => run.status === "suspended" && run.reasons.at(-1) === "no_progress").then(
+        () => true,
+        () => false,
+      ),
+    ]);
     if (!parked) continue;
     const { last } = await runChild({ act: "start", folder: at, workflow: "quick", key: "other" });
     expect(last.status).toBe("succeeded");
@@ -142,7 +173,8 @@ test("C08 progress resets the count: a run that loses its process in each of six
   const at = folder();
   expect((await runChild({ act: "start", folder: at, workflow: "progresses" })).status).toBe(1);
   let ended: Said = {};
-  for (let restarts = 0; restarts < 10 && ended.status === undefined; restarts++) ended = (await runChild({ act: "finish", folder: at })).last;
+  for (let restarts = 0; restarts < 10 && ended.status === undefined; restarts++)
+    ended = (await runChild({ act: "finish", folder: at })).last;
   expect(ended.status).toBe("succeeded");
   expect(effectsIn(at)).toHaveLength(6);
   expect((await runIn(at)).broken).toEqual([]);

@@ -46,7 +46,8 @@ const tools = [
       if (!happened(dispatch_id)) effect("Transfer", dispatch_id, step_id);
       return value;
     },
-    lookup: async ({ dispatch_id, input: value }) => (happened(dispatch_id) ? { type: "succeeded", output: value as never } : { type: "absent" }),
+    lookup: async ({ dispatch_id, input: value }) =>
+      happened(dispatch_id) ? { type: "succeeded", output: value as never } : { type: "absent" },
   }),
   defineTool({
     name: "Slow",
@@ -54,7 +55,8 @@ const tools = [
     input,
     run: async (value, { dispatch_id, step_id, signal }) => {
       say({ slow: step_id, pid: process.pid });
-      while (!existsSync(join(request.folder, GO)) && !signal.aborted) await new Promise((resolve) => setTimeout(resolve, 5));
+      while (!existsSync(join(request.folder, GO)) && !signal.aborted)
+        await new Promise((resolve) => setTimeout(resolve, 5));
       signal.throwIfAborted();
       effect("Slow", dispatch_id, step_id);
       return value;
@@ -93,7 +95,12 @@ function faults(): FaultPlan {
   return {
     onStop: () => act(),
     write: (n, _, group) => {
-      if (exit_after !== undefined && JSON.stringify(group.flatMap((tree) => tree.runs.map((run) => Buffer.from(run.segment.bytes).toString()))).includes(`\\"step_id\\":\\"${exit_after.step}\\",\\"type\\":\\"step_completed\\"`)) {
+      if (
+        exit_after !== undefined &&
+        JSON.stringify(
+          group.flatMap((tree) => tree.runs.map((run) => Buffer.from(run.segment.bytes).toString())),
+        ).includes(`\\"step_id\\":\\"${exit_after.step}\\",\\"type\\":\\"step_completed\\"`)
+      ) {
         act = () => process.exit(exit_after.status);
         return { kind: "stop", when: "after" };
       }
@@ -120,13 +127,18 @@ const holdfast = await createHoldfast({
   ...(request.recovery === undefined ? {} : { recovery: request.recovery }),
   log: (level, message, details) => {
     const { error, ...rest } = details;
-    if (level !== "info") say({ log: level, message, ...rest, error: error instanceof Error ? error.message : undefined });
+    if (level !== "info")
+      say({ log: level, message, ...rest, error: error instanceof Error ? error.message : undefined });
   },
 });
 
 const acts: Record<ChildRequest["act"], () => Promise<void>> = {
   async start() {
-    const handle = await holdfast.start({ workflow: request.workflow ?? "", key: request.key ?? "k", ...(request.durability === undefined ? {} : { durability: request.durability }) });
+    const handle = await holdfast.start({
+      workflow: request.workflow ?? "",
+      key: request.key ?? "k",
+      ...(request.durability === undefined ? {} : { durability: request.durability }),
+    });
     say({ run_id: handle.run_id });
     tell(await handle.result().catch((error: Error) => ({ error: error.message })));
     await holdfast.close();
@@ -137,16 +149,27 @@ const acts: Record<ChildRequest["act"], () => Promise<void>> = {
     setInterval(() => undefined, 60_000);
   },
   async finish() {
-    const { run_id } = (await holdfast.runs.list({ limit: 1 })).runs[0] ?? (await holdfast.start({ workflow: request.workflow ?? "", key: request.key ?? "k" }));
+    const { run_id } =
+      (await holdfast.runs.list({ limit: 1 })).runs[0] ??
+      (await holdfast.start({ workflow: request.workflow ?? "", key: request.key ?? "k" }));
     const run = await finish(holdfast, run_id);
     const history = await readHistory(raw, run_id, ledger());
-    say({ status: run.status, output: run.output, rules: checkRules(history).map((fault) => `${fault.rule} at ${fault.sequence}: ${fault.why}`), writes: faulty.writes });
+    say({
+      status: run.status,
+      output: run.output,
+      rules: checkRules(history).map((fault) => `${fault.rule} at ${fault.sequence}: ${fault.why}`),
+      writes: faulty.writes,
+    });
     await holdfast.close();
   },
 };
 
 function tell(run: Run | { error: string }): void {
-  say("error" in run ? run : { status: run.status, output: run.output, writes: faulty.writes, waits: run.waits.map((wait) => wait.type) });
+  say(
+    "error" in run
+      ? run
+      : { status: run.status, output: run.output, writes: faulty.writes, waits: run.waits.map((wait) => wait.type) },
+  );
 }
 
 /** Answers what stands still, by looking at what really happened. */
@@ -159,7 +182,9 @@ async function finish(on: Holdfast, runId: string): Promise<Run> {
     if (wait?.type !== "repair" || wait.step_id === undefined) continue;
     const evidence = await on.waits.evidence(runId, wait.step_id);
     const done = happened(evidence.dispatch_id);
-    const how = done ? { resolution: "succeeded" as const, output: wait.input ?? null } : { resolution: "retry" as const, reason: "it did not happen" };
+    const how = done
+      ? { resolution: "succeeded" as const, output: wait.input ?? null }
+      : { resolution: "retry" as const, reason: "it did not happen" };
     await on.waits.repair(runId, wait.step_id, { ...how, decided_by: "os:test" });
   }
 }
@@ -169,7 +194,18 @@ function ledger(): EffectLedger {
   const lines = existsSync(effects) ? readFileSync(effects, "utf8").trim().split("\n") : [];
   for (const line of lines.filter((each) => each !== "")) {
     const { tool, dispatch_id, step } = JSON.parse(line) as { tool: string; dispatch_id: string; step: string };
-    book.effects.push({ tool, dispatch_id, step_id: step, side_effect: "mutating", run_id: "", attempt: 0, key: `${tool} ${step}`, output: null, at_ms: 0, process: "" });
+    book.effects.push({
+      tool,
+      dispatch_id,
+      step_id: step,
+      side_effect: "mutating",
+      run_id: "",
+      attempt: 0,
+      key: `${tool} ${step}`,
+      output: null,
+      at_ms: 0,
+      process: "",
+    });
   }
   return book;
 }

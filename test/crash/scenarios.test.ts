@@ -30,7 +30,9 @@ async function cold(at: string, options: { trust?: boolean; commits?: () => bool
     return value as never;
   };
   const { commits } = options;
-  const faulty = faultyStore(store, { write: (_, what) => (what === "commit" && commits?.() === true ? { kind: "full" } : undefined) });
+  const faulty = faultyStore(store, {
+    write: (_, what) => (what === "commit" && commits?.() === true ? { kind: "full" } : undefined),
+  });
   const input = { type: "object" } as const;
   const holdfast = await createHoldfast({
     store: faulty.store,
@@ -56,7 +58,13 @@ async function cold(at: string, options: { trust?: boolean; commits?: () => bool
     store,
     runId: run.run_id,
     calls,
-    bytes: async () => JSON.stringify((await store.readSegments(run.run_id, 0, 1e9)).map((segment) => [segment.hash, Buffer.from(segment.bytes).toString("base64")])),
+    bytes: async () =>
+      JSON.stringify(
+        (await store.readSegments(run.run_id, 0, 1e9)).map((segment) => [
+          segment.hash,
+          Buffer.from(segment.bytes).toString("base64"),
+        ]),
+      ),
     kinds: async () => (await read()).map((event) => (event.type === "phase" ? `phase ${event.name}` : event.type)),
     close: async () => {
       await holdfast.close();
@@ -70,7 +78,14 @@ const STARTED = ["run_queued", "run_started", "phase step_reserved", "step_queue
 /** A process that ended with 81 right after the prefix's completion was committed. */
 async function leftAfterPrefix(): Promise<string> {
   const at = folder();
-  const { status } = await runChild({ act: "start", folder: at, workflow: "prefix-suffix", durability: "strict", recovery: "manual", exit_after: { step: "prefix", status: 81 } });
+  const { status } = await runChild({
+    act: "start",
+    folder: at,
+    workflow: "prefix-suffix",
+    durability: "strict",
+    recovery: "manual",
+    exit_after: { step: "prefix", status: 81 },
+  });
   expect(status).toBe(81);
   return at;
 }
@@ -80,7 +95,11 @@ test("SC-21 a process that exits right after its prefix: recover marks, continue
   expect(await it.kinds()).toEqual([...STARTED, "step_completed"]);
   const before = await it.holdfast.runs.inspect(it.runId);
   expect(before).toMatchObject({ status: "running", usage: { steps: 1 } });
-  expect(await it.holdfast.runs.step(it.runId, "prefix")).toMatchObject({ status: "succeeded", attempts: expect.anything(), output: { value: 41 } });
+  expect(await it.holdfast.runs.step(it.runId, "prefix")).toMatchObject({
+    status: "succeeded",
+    attempts: expect.anything(),
+    output: { value: 41 },
+  });
   const whole = await it.kinds();
   expect(await it.holdfast.recover()).toEqual([it.runId]);
   const marked = await it.holdfast.runs.inspect(it.runId);
@@ -102,7 +121,13 @@ test("SC-21 a process that exits right after its prefix: recover marks, continue
 
 test("SC-22 a process that exits inside a mutating suffix: repair, and continue changes no byte", async () => {
   const at = folder();
-  const { status } = await runChild({ act: "start", folder: at, workflow: "prefix-gone", durability: "strict", recovery: "manual" });
+  const { status } = await runChild({
+    act: "start",
+    folder: at,
+    workflow: "prefix-gone",
+    durability: "strict",
+    recovery: "manual",
+  });
   expect(status).toBe(82);
   const it = await cold(at);
   const before = await it.kinds();
@@ -126,9 +151,15 @@ test("SC-40 continuing is refused with no write where trust was revoked since", 
   const it = await cold(await leftAfterPrefix(), { trust: false });
   await it.holdfast.recover();
   const bytes = await it.bytes();
-  await expect(it.holdfast.runs.resume(it.runId)).rejects.toMatchObject({ code: "preflight", details: { refused: "trust" } });
+  await expect(it.holdfast.runs.resume(it.runId)).rejects.toMatchObject({
+    code: "preflight",
+    details: { refused: "trust" },
+  });
   expect([await it.bytes(), it.calls]).toEqual([bytes, []]);
-  expect(await it.holdfast.runs.inspect(it.runId)).toMatchObject({ status: "suspended", suspension: { type: "recovery" } });
+  expect(await it.holdfast.runs.inspect(it.runId)).toMatchObject({
+    status: "suspended",
+    suspension: { type: "recovery" },
+  });
   await it.close();
 });
 
@@ -151,7 +182,10 @@ test("SC-40 two processes that continue at once: one owner, one run_started", as
   const first = await cold(at);
   await first.holdfast.recover();
   const second = await cold(at);
-  const asked = await Promise.allSettled([first.holdfast.runs.resume(first.runId), second.holdfast.runs.resume(second.runId)]);
+  const asked = await Promise.allSettled([
+    first.holdfast.runs.resume(first.runId),
+    second.holdfast.runs.resume(second.runId),
+  ]);
   expect(asked.filter((each) => each.status === "fulfilled").length).toBeGreaterThanOrEqual(1);
   await Promise.all([first.holdfast.runs.drive(first.runId), second.holdfast.runs.drive(second.runId)]);
   expect([...first.calls, ...second.calls]).toEqual(["suffix:42"]);

@@ -7,7 +7,13 @@ import { RUNS, Served } from "./server.fixture.ts";
 
 interface Document {
   readonly openapi: string;
-  readonly paths: Record<string, Record<string, { responses: Record<string, { content?: Record<string, unknown> }>; operationId: string; requestBody?: unknown }>>;
+  readonly paths: Record<
+    string,
+    Record<
+      string,
+      { responses: Record<string, { content?: Record<string, unknown> }>; operationId: string; requestBody?: unknown }
+    >
+  >;
 }
 
 let served: Served;
@@ -38,9 +44,11 @@ afterAll(async () => {
 /** Which run an address is asked for, and with what body, so that it succeeds. */
 function requestOf(route: Route): { run: string; body?: unknown; accept?: string } {
   const name = route.path.split("/").at(-1) ?? "";
-  if (route.path.endsWith("/workflow-runs") && route.method === "post") return { run: "", body: { workflow_id: "quick", revision: 1 } };
+  if (route.path.endsWith("/workflow-runs") && route.method === "post")
+    return { run: "", body: { workflow_id: "quick", revision: 1 } };
   if (route.path.endsWith("/sessions") && route.method === "post") return { run: "", body: { name: "made" } };
-  if (route.method === "patch") return name === "budget" ? { run: "hold", body: { max_steps: 5_000 } } : { run: "", body: { posture: "ask" } };
+  if (route.method === "patch")
+    return name === "budget" ? { run: "hold", body: { max_steps: 5_000 } } : { run: "", body: { posture: "ask" } };
   if (name === "check") return { run: "", body: { source: "id: x", format: "yaml" } };
   if (name === "approve") return { run: "ask", body: { digest: ids.get("digest") } };
   if (name === "artifacts" || route.path.includes("{sha256}")) return { run: "big" };
@@ -67,18 +75,28 @@ const REFUSED = new Set(["restart", "resume", "continue", "repair", "deny", "ans
 describe("the description", () => {
   test("is OpenAPI 3.1, names every route once, with a response each and problems for what can go wrong", () => {
     expect(document.openapi).toBe("3.1.0");
-    const documented = Object.entries(document.paths).flatMap(([path, methods]) => Object.keys(methods).map((method) => `${method} ${path}`));
-    expect(new Set(documented)).toEqual(new Set([...ROUTES.map((route) => `${route.method} ${route.path}`), "get /openapi.json"]));
-    const names = Object.values(document.paths).flatMap((methods) => Object.values(methods).map((operation) => operation.operationId));
+    const documented = Object.entries(document.paths).flatMap(([path, methods]) =>
+      Object.keys(methods).map((method) => `${method} ${path}`),
+    );
+    expect(new Set(documented)).toEqual(
+      new Set([...ROUTES.map((route) => `${route.method} ${route.path}`), "get /openapi.json"]),
+    );
+    const names = Object.values(document.paths).flatMap((methods) =>
+      Object.values(methods).map((operation) => operation.operationId),
+    );
     expect(new Set(names).size).toBe(names.length);
     const start = document.paths[`/api/v1/sessions/{session_id}/workflow-runs`]?.post;
-    for (const status of ["202", "400", "401", "403", "404", "413", "415", "422", "429", "500", "503"]) expect([status, start?.responses[status] !== undefined]).toEqual([status, true]);
+    for (const status of ["202", "400", "401", "403", "404", "413", "415", "422", "429", "500", "503"])
+      expect([status, start?.responses[status] !== undefined]).toEqual([status, true]);
     expect(JSON.stringify(start?.requestBody)).toContain('"additionalProperties":false');
   });
 });
 
 describe.each(ROUTES.map((route) => [`${route.method} ${route.path}`, route] as const))("%s", (_, route) => {
-  async function ask(token: string | null, change: { query?: string; body?: string; type?: string } = {}): Promise<Response> {
+  async function ask(
+    token: string | null,
+    change: { query?: string; body?: string; type?: string } = {},
+  ): Promise<Response> {
     const { run, body } = requestOf(route);
     const text = change.body ?? (body === undefined ? undefined : JSON.stringify(body));
     return served.fetch(`${addressOf(route, run)}${change.query ?? ""}`, {

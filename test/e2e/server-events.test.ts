@@ -29,18 +29,31 @@ function random(seed: number): () => number {
 }
 
 /** One connection read until `most` events, its end, or for ever; the connection is cut when it is left. */
-async function* read(run_id: string, since: number, options: { signal?: AbortSignal; token?: string } = {}): AsyncGenerator<Frame & { text: string }> {
+async function* read(
+  run_id: string,
+  since: number,
+  options: { signal?: AbortSignal; token?: string } = {},
+): AsyncGenerator<Frame & { text: string }> {
   const cut = new AbortController();
   const signal = options.signal === undefined ? cut.signal : AbortSignal.any([cut.signal, options.signal]);
   try {
-    const answer = await served.fetch(`${RUNS}/${run_id}/events`, { headers: { Accept: "text/event-stream", "Last-Event-ID": String(since) }, signal, ...(options.token === undefined ? {} : { token: options.token }) });
+    const answer = await served.fetch(`${RUNS}/${run_id}/events`, {
+      headers: { Accept: "text/event-stream", "Last-Event-ID": String(since) },
+      signal,
+      ...(options.token === undefined ? {} : { token: options.token }),
+    });
     if (answer.status !== 200 || answer.body === null) return;
     const decoder = new TextDecoder();
     let rest = "";
     for await (const chunk of answer.body as unknown as AsyncIterable<Uint8Array>) {
       const frames = (rest + decoder.decode(chunk, { stream: true })).split("\n\n");
       rest = frames.pop() as string;
-      for (const text of frames) yield { id: Number(/^id: (\d+)$/m.exec(text)?.[1] ?? Number.NaN), event: /^event: (\S+)$/m.exec(text)?.[1] ?? "", text };
+      for (const text of frames)
+        yield {
+          id: Number(/^id: (\d+)$/m.exec(text)?.[1] ?? Number.NaN),
+          event: /^event: (\S+)$/m.exec(text)?.[1] ?? "",
+          text,
+        };
     }
   } finally {
     cut.abort();
@@ -69,17 +82,24 @@ describe("a stream", () => {
   test("Last-Event-ID wins over since; neither may be nonsense", async () => {
     const run_id = await served.startRun("quick");
     await served.holdfast.runs.drive(run_id);
-    const answer = await served.fetch(`${RUNS}/${run_id}/events?since=1`, { headers: { Accept: "text/event-stream", "Last-Event-ID": "4" } });
+    const answer = await served.fetch(`${RUNS}/${run_id}/events?since=1`, {
+      headers: { Accept: "text/event-stream", "Last-Event-ID": "4" },
+    });
     expect((await answer.text()).match(/^id: (\d+)$/gm)?.[0]).toBe("id: 5");
     for (const id of ["-1", "x", "1e3", "99999999999999999999"]) {
-      const bad = await served.fetch(`${RUNS}/${run_id}/events`, { headers: { Accept: "text/event-stream", "Last-Event-ID": id } });
+      const bad = await served.fetch(`${RUNS}/${run_id}/events`, {
+        headers: { Accept: "text/event-stream", "Last-Event-ID": id },
+      });
       expect([id, bad.status]).toEqual([id, 400]);
     }
   });
 
   test("of a session tells changes of every run", async () => {
     const stop = new AbortController();
-    const answer = await served.fetch("/api/v1/sessions/default/events", { headers: { Accept: "text/event-stream" }, signal: stop.signal });
+    const answer = await served.fetch("/api/v1/sessions/default/events", {
+      headers: { Accept: "text/event-stream" },
+      signal: stop.signal,
+    });
     const client = answer.body as unknown as AsyncIterable<Uint8Array>;
     const run_id = await served.startRun("quick");
     let text = "";
@@ -89,7 +109,12 @@ describe("a stream", () => {
     }
     stop.abort();
     const data = /^data: (.*)$/m.exec(text)?.[1] as string;
-    expect(JSON.parse(data)).toEqual({ version: 3, run_id, event_sequence: expect.any(Number) as number, changed_at_ms: expect.any(Number) as number });
+    expect(JSON.parse(data)).toEqual({
+      version: 3,
+      run_id,
+      event_sequence: expect.any(Number) as number,
+      changed_at_ms: expect.any(Number) as number,
+    });
   });
 
   test("says bye at a stop, new ones are refused, and the run is left to be claimed", async () => {
@@ -159,7 +184,12 @@ test("1,000 events, 50 cuts, two slow readers, a restart in between: each saw 1 
   }
   async function slowReader(every: number): Promise<number[]> {
     const seen: number[] = [];
-    const client = connect({ url: served.server.url, token: served.token(`slow-${every}`, "operator"), patience_ms: 20_000, fetch: (input, init) => fetch(String(input).replace(/:\d+\//, `:${served.port}/`), init) });
+    const client = connect({
+      url: served.server.url,
+      token: served.token(`slow-${every}`, "operator"),
+      patience_ms: 20_000,
+      fetch: (input, init) => fetch(String(input).replace(/:\d+\//, `:${served.port}/`), init),
+    });
     for await (const event of client.runs.follow(run_id)) {
       seen.push(event.sequence);
       if (event.sequence % every === 0) await new Promise((resolve) => setTimeout(resolve, 10));
@@ -168,7 +198,8 @@ test("1,000 events, 50 cuts, two slow readers, a restart in between: each saw 1 
   }
   const readers = [cutReader(), slowReader(7), slowReader(20)];
   const before = process.memoryUsage().heapUsed;
-  while ((await served.holdfast.runs.get(run_id)).usage.steps === 0) await new Promise((resolve) => setImmediate(resolve));
+  while ((await served.holdfast.runs.get(run_id)).usage.steps === 0)
+    await new Promise((resolve) => setImmediate(resolve));
   await served.stop();
   await served.start();
   served.release();
@@ -185,7 +216,9 @@ test("a reader that takes nothing holds up nobody and costs no memory", async ()
   const run_id = await served.startRun("many", { items });
   const stuck = Array.from({ length: 20 }, () => {
     const socket = connectSocket(served.port, "127.0.0.1");
-    socket.write(`GET ${RUNS}/${run_id}/events HTTP/1.1\r\nHost: 127.0.0.1:${served.port}\r\nAuthorization: Bearer ${served.server.token}\r\nAccept: text/event-stream\r\n\r\n`);
+    socket.write(
+      `GET ${RUNS}/${run_id}/events HTTP/1.1\r\nHost: 127.0.0.1:${served.port}\r\nAuthorization: Bearer ${served.server.token}\r\nAccept: text/event-stream\r\n\r\n`,
+    );
     socket.pause();
     return socket;
   });

@@ -67,7 +67,10 @@ describe("holdfast serve", () => {
     expect(second.token).not.toBe(first.token);
     expect((await connect({ url: second.line.url, token: second.token }).runs.drive(run_id)).status).toBe("succeeded");
     const third = place.start(["serve", "--port", "0"]);
-    expect(await third.ended).toMatchObject({ status: 1, stderr: expect.stringContaining("serves this state") as string });
+    expect(await third.ended).toMatchObject({
+      status: 1,
+      stderr: expect.stringContaining("serves this state") as string,
+    });
   });
 });
 
@@ -80,9 +83,21 @@ describe("the command line beside a server", () => {
     expect(run.status).toBe("succeeded");
     const client = connect({ url: line.url, token });
     expect((await client.runs.get(run.run_id)).status).toBe("succeeded");
-    const shown = await place.json<{ run_id: string }>("show", run.run_id, "--server", line.url, "--token-file", line.token_file);
+    const shown = await place.json<{ run_id: string }>(
+      "show",
+      run.run_id,
+      "--server",
+      line.url,
+      "--token-file",
+      line.token_file,
+    );
     expect(shown.run_id).toBe(run.run_id);
-    const asked = await place.json<{ run_id: string; waits: { digest: string }[] }>("run", "release", "--input", "version=1.10");
+    const asked = await place.json<{ run_id: string; waits: { digest: string }[] }>(
+      "run",
+      "release",
+      "--input",
+      "version=1.10",
+    );
     const digest = asked.waits[0]?.digest as string;
     const approved = await place.json<{ status: string }>("approve", asked.run_id, "--digest", digest);
     expect([approved.status, readFileSync(place.file("published.txt"), "utf8")]).toEqual(["succeeded", "1.10\n"]);
@@ -93,7 +108,10 @@ describe("the command line beside a server", () => {
   test("says plainly when the server is not there or the token is wrong", async () => {
     const { line } = await serve();
     place.write("bad.txt", "hft_wrong");
-    expect(await place.call("list", "--server", line.url, "--token-file", place.file("bad.txt"))).toMatchObject({ status: 2, stderr: expect.stringContaining("not valid") as string });
+    expect(await place.call("list", "--server", line.url, "--token-file", place.file("bad.txt"))).toMatchObject({
+      status: 2,
+      stderr: expect.stringContaining("not valid") as string,
+    });
     expect((await place.call("verify", "--all", "--server", line.url)).status).toBe(2);
   });
 });
@@ -101,9 +119,16 @@ describe("the command line beside a server", () => {
 describe("holdfast token and sessions", () => {
   test("add shows the secret once; a running server takes it at once; revoke ends it", async () => {
     const { line } = await serve();
-    const added = await place.json<{ name: string; role: string; token: string }>("token", "add", "grafana", "--role", "observer");
+    const added = await place.json<{ name: string; role: string; token: string }>(
+      "token",
+      "add",
+      "grafana",
+      "--role",
+      "observer",
+    );
     expect(added).toMatchObject({ name: "grafana", role: "observer" });
-    const get = async () => (await fetch(`${line.url}/metrics`, { headers: { Authorization: `Bearer ${added.token}` } })).status;
+    const get = async () =>
+      (await fetch(`${line.url}/metrics`, { headers: { Authorization: `Bearer ${added.token}` } })).status;
     expect(await get()).toBe(200);
     expect(JSON.stringify(await place.json("token", "list"))).not.toContain(added.token);
     expect((await place.call("token", "revoke", "grafana")).status).toBe(0);
@@ -114,8 +139,13 @@ describe("holdfast token and sessions", () => {
   test("sessions are made, shown and set", async () => {
     const made = await place.json<{ name: string; posture: string }>("sessions", "create", "nightly");
     expect(made).toMatchObject({ name: "nightly", posture: "ask", active_runs: 0 });
-    expect(await place.json("sessions", "set", "nightly", "posture=auto", "opt_in=true")).toMatchObject({ posture: "auto", orchestration_opt_in: true });
-    expect((await place.json<{ sessions: { name: string }[] }>("sessions")).sessions.map(({ name }) => name)).toContain("nightly");
+    expect(await place.json("sessions", "set", "nightly", "posture=auto", "opt_in=true")).toMatchObject({
+      posture: "auto",
+      orchestration_opt_in: true,
+    });
+    expect((await place.json<{ sessions: { name: string }[] }>("sessions")).sessions.map(({ name }) => name)).toContain(
+      "nightly",
+    );
     expect((await place.call("sessions", "set", "nightly", "posture=loud")).status).toBe(2);
   });
 });

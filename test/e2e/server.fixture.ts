@@ -9,24 +9,55 @@ const EMPTY = { type: "object", additionalProperties: false, properties: {} } as
 const ANY = { type: "object", additionalProperties: true } as const;
 
 function plan(id: string, steps: object[], node: object, more: object = {}): object {
-  return { workflow_schema: 1, id, revision: 1, input_schema: EMPTY, budgets: { max_steps: 4_000, max_retries: 4, wall_time_ms: 3_600_000 }, steps, plan: node, ...more };
+  return {
+    workflow_schema: 1,
+    id,
+    revision: 1,
+    input_schema: EMPTY,
+    budgets: { max_steps: 4_000, max_retries: 4, wall_time_ms: 3_600_000 },
+    steps,
+    plan: node,
+    ...more,
+  };
 }
 
-const step = (id: string, tool: string, more: object = {}): object => ({ id, type: "tool", tool, args: {}, capabilities: ["read"], ...more });
+const step = (id: string, tool: string, more: object = {}): object => ({
+  id,
+  type: "tool",
+  tool,
+  args: {},
+  capabilities: ["read"],
+  ...more,
+});
 
 /** `many` reads its list from its arguments, so that a test chooses how many events there are. */
 export const WORKFLOWS = [
   plan("quick", [step("look", "look")], { type: "step", step: "look" }),
-  plan("echo", [step("echo", "echo", { args: { value: { from: "args", pointer: "/value" } } })], { type: "step", step: "echo" }, {
-    input_schema: { type: "object", required: ["value"], additionalProperties: false, properties: { value: {} } },
-  }),
+  plan(
+    "echo",
+    [step("echo", "echo", { args: { value: { from: "args", pointer: "/value" } } })],
+    { type: "step", step: "echo" },
+    {
+      input_schema: { type: "object", required: ["value"], additionalProperties: false, properties: { value: {} } },
+    },
+  ),
   plan("hold", [step("wait", "hold")], { type: "step", step: "wait" }),
   plan("ask", [step("write", "write", { capabilities: ["write"] })], { type: "step", step: "write" }),
   plan("gate", [{ id: "gate", type: "approval", prompt: "Go on?" }], { type: "step", step: "gate" }),
   plan("failing", [step("fail", "fail")], { type: "step", step: "fail" }),
-  plan("many", [step("each", "paced")], { type: "map", source: { from: "args", pointer: "/items" }, item: "item", body: { type: "step", step: "each" } }, {
-    input_schema: { type: "object", required: ["items"], additionalProperties: false, properties: { items: { type: "array", maxItems: 2_000, items: { type: "integer" } } } },
-  }),
+  plan(
+    "many",
+    [step("each", "paced")],
+    { type: "map", source: { from: "args", pointer: "/items" }, item: "item", body: { type: "step", step: "each" } },
+    {
+      input_schema: {
+        type: "object",
+        required: ["items"],
+        additionalProperties: false,
+        properties: { items: { type: "array", maxItems: 2_000, items: { type: "integer" } } },
+      },
+    },
+  ),
 ] as const;
 
 export class Served {
@@ -76,12 +107,24 @@ export class Served {
       ...this.#openOptions,
     });
     const log = createLog({ write: (line) => void this.logged.push(line) });
-    this.server = await startServer({ stateDir: this.stateDir, port: 0, log, stop_ms: 3_000, ...this.#serveOptions, holdfast: this.holdfast });
+    this.server = await startServer({
+      stateDir: this.stateDir,
+      port: 0,
+      log,
+      stop_ms: 3_000,
+      ...this.#serveOptions,
+      holdfast: this.holdfast,
+    });
     return this;
   }
 
   #tools() {
-    const common = { description: "A tool of the tests.", input: ANY, capabilities: ["read"], sideEffect: "read_only" } as const;
+    const common = {
+      description: "A tool of the tests.",
+      input: ANY,
+      capabilities: ["read"],
+      sideEffect: "read_only",
+    } as const;
     return [
       defineTool({ ...common, name: "look", run: () => ({ seen: true }) }),
       defineTool({ ...common, name: "echo", run: (input: { value?: unknown }) => (input.value ?? null) as never }),
@@ -90,11 +133,16 @@ export class Served {
         ...common,
         name: "hold",
         run: async (_: unknown, { signal }) => {
-          await Promise.race([this.#gate, new Promise((_, reject) => signal.addEventListener("abort", () => reject(signal.reason as Error), { once: true }))]);
+          await Promise.race([
+            this.#gate,
+            new Promise((_, reject) =>
+              signal.addEventListener("abort", () => reject(signal.reason as Error), { once: true }),
+            ),
+          ]);
           return { held: true };
         },
       }),
-      defineTool({ ...common, name: "paced", run: async () => (await this.#gate, { ok: true }) }),
+      defineTool({ ...common, name: "paced", run: () => this.#gate.then(() => ({ ok: true })) }),
       defineTool({
         name: "write",
         description: "Writes once.",
@@ -125,7 +173,13 @@ export class Served {
 
   async fetch(address: string, init: RequestInit & { token?: string | null } = {}): Promise<Response> {
     const { token = this.server.token, headers, ...rest } = init;
-    return fetch(`${this.server.url}${address}`, { ...rest, headers: { ...(token === null ? {} : { Authorization: `Bearer ${token}` }), ...(headers as Record<string, string>) } });
+    return fetch(`${this.server.url}${address}`, {
+      ...rest,
+      headers: {
+        ...(token === null ? {} : { Authorization: `Bearer ${token}` }),
+        ...(headers as Record<string, string>),
+      },
+    });
   }
 
   async post(address: string, body?: unknown, headers: Record<string, string> = {}, token?: string): Promise<Response> {
@@ -138,7 +192,11 @@ export class Served {
   }
 
   async startRun(workflow_id: string, args?: unknown, headers: Record<string, string> = {}): Promise<string> {
-    const answer = await this.post("/api/v1/sessions/default/workflow-runs", { workflow_id, revision: 1, ...(args === undefined ? {} : { args }) }, headers);
+    const answer = await this.post(
+      "/api/v1/sessions/default/workflow-runs",
+      { workflow_id, revision: 1, ...(args === undefined ? {} : { args }) },
+      headers,
+    );
     const run = (await answer.json()) as { run_id?: string };
     if (run.run_id === undefined) throw new Error(`not started: ${JSON.stringify(run)}`);
     return run.run_id;

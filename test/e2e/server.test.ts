@@ -34,14 +34,20 @@ describe("starting", () => {
     expect(first.headers.get("idempotent-replay")).toBeNull();
     await settled(run_id);
     const again = await served.post(RUNS, { workflow_id: "quick", revision: 1 }, key);
-    expect([again.status, again.headers.get("idempotent-replay"), ((await again.json()) as PublicRun).run_id]).toEqual([202, "true", run_id]);
+    expect([again.status, again.headers.get("idempotent-replay"), ((await again.json()) as PublicRun).run_id]).toEqual([
+      202,
+      "true",
+      run_id,
+    ]);
     const other = await served.post(RUNS, { workflow_id: "echo", revision: 1, args: { value: 1 } }, key);
     expect([other.status, ((await other.json()) as { code: string }).code]).toEqual([422, "idempotency_key_reused"]);
   });
 
   test("200 at once: none lost, none doubled, ids unique", async () => {
     const before = new Set((await listAll()).map((run) => run.run_id));
-    const answers = await Promise.all(Array.from({ length: 200 }, (_, i) => served.startRun("quick", undefined, { "Idempotency-Key": `burst-${i}` })));
+    const answers = await Promise.all(
+      Array.from({ length: 200 }, (_, i) => served.startRun("quick", undefined, { "Idempotency-Key": `burst-${i}` })),
+    );
     expect(new Set(answers).size).toBe(200);
     const made = (await listAll()).map((run) => run.run_id).filter((id) => !before.has(id));
     expect(new Set(made)).toEqual(new Set(answers));
@@ -57,7 +63,10 @@ describe("starting", () => {
       expect(problem.detail).toContain(`unknown field "${field}"`);
     }
     const query = await served.fetch(`${RUNS}?workspace_trusted=true`);
-    expect([query.status, ((await query.json()) as { detail: string }).detail]).toEqual([400, expect.stringContaining('unknown field "workspace_trusted"')]);
+    expect([query.status, ((await query.json()) as { detail: string }).detail]).toEqual([
+      400,
+      expect.stringContaining('unknown field "workspace_trusted"'),
+    ]);
   });
 });
 
@@ -115,8 +124,15 @@ describe("SC-2 each flag is what the address accepts", () => {
     const run_id = await served.startRun("hold");
     const answers = [await served.post(`${RUNS}/${run_id}/cancel`), await served.post(`${RUNS}/${run_id}/cancel`)];
     const [first, second] = (await Promise.all(answers.map((answer) => answer.json()))) as [PublicRun, PublicRun];
-    expect([first.status, second.status, first.last_sequence]).toEqual(["cancelled", "cancelled", second.last_sequence]);
-    const events = (await (await served.fetch(`${RUNS}/${run_id}/events`)).json()) as { sequence: number; type: string }[];
+    expect([first.status, second.status, first.last_sequence]).toEqual([
+      "cancelled",
+      "cancelled",
+      second.last_sequence,
+    ]);
+    const events = (await (await served.fetch(`${RUNS}/${run_id}/events`)).json()) as {
+      sequence: number;
+      type: string;
+    }[];
     expect(events.filter((event) => event.type === "run_cancelled").length).toBe(1);
     expect(events.map((event) => event.sequence)).toEqual(events.map((_, i) => i + 1));
     expect(await (await served.fetch(`${RUNS}/${run_id}/events?since=${first.last_sequence}`)).json()).toEqual([]);
@@ -129,7 +145,9 @@ describe("keys of other mutations", () => {
     try {
       const run_id = await place.startRun("hold");
       const key = { "Idempotency-Key": "stop-it" };
-      expect((await place.post(`${RUNS}/${run_id}/cancel`, { reason: "a" }, key)).headers.get("idempotent-replay")).toBeNull();
+      expect(
+        (await place.post(`${RUNS}/${run_id}/cancel`, { reason: "a" }, key)).headers.get("idempotent-replay"),
+      ).toBeNull();
       await place.stop();
       await place.start();
       const again = await place.post(`${RUNS}/${run_id}/cancel`, { reason: "a" }, key);
@@ -149,19 +167,27 @@ describe("deciding", () => {
   test("is bound to the digest, named after the token, and never an observer's", async () => {
     const run_id = await served.startRun("ask");
     await settled(run_id);
-    const { waits } = (await (await served.fetch(`${RUNS}/${run_id}/waits`)).json()) as { waits: { wait_id: string; digest: string }[] };
+    const { waits } = (await (await served.fetch(`${RUNS}/${run_id}/waits`)).json()) as {
+      waits: { wait_id: string; digest: string }[];
+    };
     const [wait] = waits as [{ wait_id: string; digest: string }];
     const address = `${RUNS}/${run_id}/waits/${wait.wait_id}/approve`;
-    expect((await served.post(address, { digest: wait.digest }, {}, served.token("looker", "observer"))).status).toBe(403);
+    expect((await served.post(address, { digest: wait.digest }, {}, served.token("looker", "observer"))).status).toBe(
+      403,
+    );
     const wrong = await served.post(address, { digest: "0".repeat(64) });
     expect([wrong.status, ((await wrong.json()) as { code: string }).code]).toEqual([409, "conflict"]);
     expect(served.written.length).toBe(0);
-    expect((await served.post(address, { digest: wait.digest }, {}, served.token("anna", "operator"))).status).toBe(200);
+    expect((await served.post(address, { digest: wait.digest }, {}, served.token("anna", "operator"))).status).toBe(
+      200,
+    );
     await settled(run_id);
     expect(served.written.length).toBe(1);
     const journal = await (await served.fetch(`${RUNS}/${run_id}/journal`)).text();
     expect(journal).toContain('"token:anna"');
-    expect(JSON.parse(journal.trimEnd().split("\n").at(-1) as string)).toMatchObject({ segment: { hash: expect.stringMatching(/^[0-9a-f]{64}$/) } });
+    expect(JSON.parse(journal.trimEnd().split("\n").at(-1) as string)).toMatchObject({
+      segment: { hash: expect.stringMatching(/^[0-9a-f]{64}$/) },
+    });
   });
 });
 
@@ -175,13 +201,23 @@ describe("values", () => {
     expect(JSON.parse(text)).toBe(value);
     const etag = whole.headers.get("etag") as string;
     const part = await served.fetch(`${RUNS}/${run_id}/output`, { headers: { Range: "bytes=0-9" } });
-    expect([part.status, part.headers.get("content-range"), await part.text()]).toEqual([206, `bytes 0-9/${text.length}`, text.slice(0, 10)]);
+    expect([part.status, part.headers.get("content-range"), await part.text()]).toEqual([
+      206,
+      `bytes 0-9/${text.length}`,
+      text.slice(0, 10),
+    ]);
     expect((await served.fetch(`${RUNS}/${run_id}/output`, { headers: { "If-None-Match": etag } })).status).toBe(304);
-    expect((await served.fetch(`${RUNS}/${run_id}/output`, { headers: { Range: "bytes=999999999-" } })).status).toBe(416);
+    expect((await served.fetch(`${RUNS}/${run_id}/output`, { headers: { Range: "bytes=999999999-" } })).status).toBe(
+      416,
+    );
     const journal = await (await served.fetch(`${RUNS}/${run_id}/journal`)).text();
     const hash = /"output_ref":\{[^}]*"sha256":"([0-9a-f]{64})"/.exec(journal)?.[1] as string;
     const artifact = await served.fetch(`${RUNS}/${run_id}/artifacts/${hash}`);
-    expect([artifact.status, artifact.headers.get("content-disposition"), await artifact.json()]).toEqual([200, `attachment; filename="${hash}"`, value]);
+    expect([artifact.status, artifact.headers.get("content-disposition"), await artifact.json()]).toEqual([
+      200,
+      `attachment; filename="${hash}"`,
+      value,
+    ]);
     const other = await served.startRun("quick");
     expect((await served.fetch(`${RUNS}/${other}/artifacts/${hash}`)).status).toBe(404);
   });
@@ -198,18 +234,44 @@ describe("sessions", () => {
     expect((await served.post("/api/v1/sessions", { name: "other" })).status).toBe(201);
     const run_id = await served.startRun("quick");
     const base = "/api/v1/sessions/other/workflow-runs";
-    for (const address of ["", "/inspect", "/events", "/output", "/why", "/steps", "/steps/look", "/children", "/journal", "/waits"]) {
+    for (const address of [
+      "",
+      "/inspect",
+      "/events",
+      "/output",
+      "/why",
+      "/steps",
+      "/steps/look",
+      "/children",
+      "/journal",
+      "/waits",
+    ]) {
       const answer = await served.fetch(`${base}/${run_id}${address}`);
-      expect([address, answer.status, ((await answer.json()) as { code: string }).code]).toEqual([address, 404, "not_found"]);
+      expect([address, answer.status, ((await answer.json()) as { code: string }).code]).toEqual([
+        address,
+        404,
+        "not_found",
+      ]);
     }
-    for (const verb of ["cancel", "restart", "resume", "pause", "continue"]) expect([verb, (await served.post(`${base}/${run_id}/${verb}`)).status]).toEqual([verb, 404]);
+    for (const verb of ["cancel", "restart", "resume", "pause", "continue"])
+      expect([verb, (await served.post(`${base}/${run_id}/${verb}`)).status]).toEqual([verb, 404]);
     expect(await (await served.fetch(base)).json()).toEqual({ runs: [] });
     expect((await served.fetch("/api/v1/sessions/never/workflow-runs")).status).toBe(404);
   });
 
   test("change by their fields; metadata is merged", async () => {
-    const change = async (body: object) => (await (await served.fetch("/api/v1/sessions/other", { method: "PATCH", headers: { "Content-Type": "application/json" }, body: JSON.stringify(body) })).json()) as object;
-    expect(await change({ posture: "read_only", metadata: { a: 1, b: 2 } })).toMatchObject({ posture: "read_only", metadata: { a: 1, b: 2 } });
+    const change = async (body: object) =>
+      (await (
+        await served.fetch("/api/v1/sessions/other", {
+          method: "PATCH",
+          headers: { "Content-Type": "application/json" },
+          body: JSON.stringify(body),
+        })
+      ).json()) as object;
+    expect(await change({ posture: "read_only", metadata: { a: 1, b: 2 } })).toMatchObject({
+      posture: "read_only",
+      metadata: { a: 1, b: 2 },
+    });
     expect(await change({ metadata: { a: null } })).toMatchObject({ posture: "read_only", metadata: { b: 2 } });
     expect(await change({ workspace: "/" })).toMatchObject({ code: "usage" });
     expect(await change({ name: "default" })).toMatchObject({ code: "conflict" });
@@ -221,7 +283,11 @@ describe("the server's files", () => {
     const place = await new Served().start();
     const file = path.join(place.stateDir, "server.json");
     expect(statSync(file).mode & 0o777).toBe(0o600);
-    expect(JSON.parse(readFileSync(file, "utf8"))).toMatchObject({ url: place.server.url, pid: process.pid, token: place.server.token });
+    expect(JSON.parse(readFileSync(file, "utf8"))).toMatchObject({
+      url: place.server.url,
+      pid: process.pid,
+      token: place.server.token,
+    });
     await expect(place.start()).rejects.toMatchObject({ code: "conflict" });
     await place.remove();
     expect(existsSync(file)).toBe(false);
@@ -240,13 +306,23 @@ describe("the server's files", () => {
 
   test("the log has requests and no payload", () => {
     const lines = served.logged.map((line) => JSON.parse(line) as { msg: string; route?: string });
-    expect(lines.some((line) => line.msg === "request" && line.route === "/api/v1/sessions/{session_id}/workflow-runs")).toBe(true);
+    expect(
+      lines.some((line) => line.msg === "request" && line.route === "/api/v1/sessions/{session_id}/workflow-runs"),
+    ).toBe(true);
   });
 });
 
 describe("figures", () => {
   test("count runs, steps, streams and requests", async () => {
     const text = await (await served.fetch("/metrics")).text();
-    for (const name of ["holdfast_runs{", "holdfast_run_events_total", "holdfast_steps_total", "holdfast_http_requests_total", "holdfast_sse_subscribers", "holdfast_commit_seconds"]) expect(text).toContain(name);
+    for (const name of [
+      "holdfast_runs{",
+      "holdfast_run_events_total",
+      "holdfast_steps_total",
+      "holdfast_http_requests_total",
+      "holdfast_sse_subscribers",
+      "holdfast_commit_seconds",
+    ])
+      expect(text).toContain(name);
   });
 });

@@ -63,7 +63,15 @@ interface Request {
 
 const START = JSON.stringify({ workflow_id: "quick", revision: 1 });
 
-function request({ method = "POST", target = RUNS, host, token, headers, body = method === "POST" ? START : "", length }: Request): string {
+function request({
+  method = "POST",
+  target = RUNS,
+  host,
+  token,
+  headers,
+  body = method === "POST" ? START : "",
+  length,
+}: Request): string {
   const own = token === undefined ? served.server.token : token;
   const lines = [
     `${method} ${target} HTTP/1.1`,
@@ -79,7 +87,10 @@ function request({ method = "POST", target = RUNS, host, token, headers, body = 
 const JSON_TYPE = "Content-Type: application/json";
 const from = (...headers: string[]): Request => ({ headers: [JSON_TYPE, ...headers] });
 const get = (target: string, more: Request = {}): Request => ({ method: "GET", target, headers: [], ...more });
-const post = (body: unknown, more: Request = {}): Request => ({ body: typeof body === "string" ? body : JSON.stringify(body), ...more });
+const post = (body: unknown, more: Request = {}): Request => ({
+  body: typeof body === "string" ? body : JSON.stringify(body),
+  ...more,
+});
 
 /** Name, request, statuses that are right. A function is called when the server is there. */
 const HOSTILE: readonly (readonly [string, () => Request | string, readonly number[]])[] = [
@@ -104,12 +115,33 @@ const HOSTILE: readonly (readonly [string, () => Request | string, readonly numb
   ["two origins", () => from(`Origin: http://127.0.0.1:${served.port}`, "Origin: http://evil.test"), [400, 403]],
   ["cross-site fetch", () => from("Sec-Fetch-Site: cross-site"), [403]],
   ["same-site fetch of another port", () => from("Sec-Fetch-Site: same-site"), [403]],
-  ["cross-site read", () => get(`${RUNS}/${run_id}/output`, { headers: ["Sec-Fetch-Site: cross-site", "Sec-Fetch-Mode: no-cors"] }), [403]],
-  ["cross-site event stream", () => get(`${RUNS}/${run_id}/events`, { headers: ["Accept: text/event-stream", "Origin: http://evil.test"] }), [403]],
-  ["preflight of another origin", () => ({ method: "OPTIONS", headers: ["Origin: http://evil.test", "Access-Control-Request-Method: POST"], body: "", token: null }), [403]],
+  [
+    "cross-site read",
+    () => get(`${RUNS}/${run_id}/output`, { headers: ["Sec-Fetch-Site: cross-site", "Sec-Fetch-Mode: no-cors"] }),
+    [403],
+  ],
+  [
+    "cross-site event stream",
+    () => get(`${RUNS}/${run_id}/events`, { headers: ["Accept: text/event-stream", "Origin: http://evil.test"] }),
+    [403],
+  ],
+  [
+    "preflight of another origin",
+    () => ({
+      method: "OPTIONS",
+      headers: ["Origin: http://evil.test", "Access-Control-Request-Method: POST"],
+      body: "",
+      token: null,
+    }),
+    [403],
+  ],
   // C37: bodies that a page may send without asking.
   ["text/plain", () => ({ headers: ["Content-Type: text/plain"] }), [415]],
-  ["form", () => ({ headers: ["Content-Type: application/x-www-form-urlencoded"], body: "workflow_id=quick&revision=1" }), [415]],
+  [
+    "form",
+    () => ({ headers: ["Content-Type: application/x-www-form-urlencoded"], body: "workflow_id=quick&revision=1" }),
+    [415],
+  ],
   ["multipart", () => ({ headers: ["Content-Type: multipart/form-data; boundary=x"], body: "--x--" }), [415]],
   ["no media type", () => ({ headers: [] }), [415]],
   ["a type that begins like JSON", () => ({ headers: ["Content-Type: application/json-patch+json"] }), [415]],
@@ -119,8 +151,16 @@ const HOSTILE: readonly (readonly [string, () => Request | string, readonly numb
   // Tokens.
   ["no token", () => ({ token: null }), [401]],
   ["wrong token", () => ({ token: "hft_wrong" }), [401]],
-  ["empty token", () => request({ token: null }).replace("Connection:", "Authorization: Bearer \r\nConnection:"), [401]],
-  ["basic credentials", () => request({ token: null }).replace("Connection:", "Authorization: Basic YTpi\r\nConnection:"), [401]],
+  [
+    "empty token",
+    () => request({ token: null }).replace("Connection:", "Authorization: Bearer \r\nConnection:"),
+    [401],
+  ],
+  [
+    "basic credentials",
+    () => request({ token: null }).replace("Connection:", "Authorization: Basic YTpi\r\nConnection:"),
+    [401],
+  ],
   ["token in the query", () => get(`${RUNS}?token=${served.server.token}`, { token: null }), [401]],
   ["access_token in the query beside a good one", () => get(`${RUNS}?access_token=x`), [401]],
   ["token in a cookie", () => ({ token: null, headers: [JSON_TYPE, `Cookie: token=${served.server.token}`] }), [401]],
@@ -128,13 +168,29 @@ const HOSTILE: readonly (readonly [string, () => Request | string, readonly numb
   ["observer starts", () => ({ token: observer }), [403]],
   ["observer cancels", () => ({ token: observer, target: `${RUNS}/${waiting}/cancel`, body: "{}" }), [403]],
   ["observer reads an output", () => get(`${RUNS}/${run_id}/output`, { token: observer }), [403]],
-  ["observer asks for events with payloads", () => get(`${RUNS}/${run_id}/events?view=operator`, { token: observer }), [403]],
+  [
+    "observer asks for events with payloads",
+    () => get(`${RUNS}/${run_id}/events?view=operator`, { token: observer }),
+    [403],
+  ],
   // Methods and framing.
   ["method override", () => get(`${RUNS}/${waiting}/cancel`, { headers: ["X-HTTP-Method-Override: POST"] }), [400]],
   ["GET with a body that starts", () => ({ method: "GET", target: `${RUNS}/${waiting}/cancel`, body: "{}" }), [405]],
   ["PUT", () => ({ method: "PUT" }), [400, 405]],
   ["TRACE", () => ({ method: "TRACE", body: "" }), [400, 405]],
-  ["websocket upgrade", () => get(RUNS, { headers: ["Upgrade: websocket", "Connection: Upgrade", "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==", "Sec-WebSocket-Version: 13"] }), [400]],
+  [
+    "websocket upgrade",
+    () =>
+      get(RUNS, {
+        headers: [
+          "Upgrade: websocket",
+          "Connection: Upgrade",
+          "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==",
+          "Sec-WebSocket-Version: 13",
+        ],
+      }),
+    [400],
+  ],
   ["CONNECT", () => `CONNECT evil.test:443 HTTP/1.1\r\nHost: evil.test\r\n\r\n`, [405]],
   ["both lengths", () => request({ headers: [JSON_TYPE, "Transfer-Encoding: chunked"] }), [400]],
   ["two content lengths", () => request({}).replace("Connection:", "Content-Length: 3\r\nConnection:"), [400]],
@@ -164,17 +220,33 @@ const HOSTILE: readonly (readonly [string, () => Request | string, readonly numb
   ["smuggled capabilities", () => post({ workflow_id: "quick", revision: 1, allowed_capabilities: ["write"] }), [400]],
   ["a field given twice", () => post('{"workflow_id":"quick","revision":1,"workflow_id":"ask"}'), [400]],
   ["__proto__ in a body", () => post('{"workflow_id":"quick","revision":1,"__proto__":{"key":"x"}}'), [400]],
-  ["__proto__ in a budget", () => post('{"workflow_id":"quick","revision":1,"budget":{"__proto__":{"max_steps":1}}}'), [400]],
+  [
+    "__proto__ in a budget",
+    () => post('{"workflow_id":"quick","revision":1,"budget":{"__proto__":{"max_steps":1}}}'),
+    [400],
+  ],
   ["a path as a workflow", () => post({ workflow_id: "../../etc/passwd", revision: 1 }), [400]],
   ["a hash as a workflow", () => post({ workflow_id: `hash:${"0".repeat(64)}`, revision: 1 }), [400]],
-  ["deep nesting", () => post(`{"workflow_id":"echo","revision":1,"args":${"[".repeat(50_000)}${"]".repeat(50_000)}}`), [400, 413]],
-  ["invalid UTF-8", () => post("{\u0080}").body === undefined ? "" : `${request({ length: 3, body: "" })}{\u00ff}`, [400]],
+  [
+    "deep nesting",
+    () => post(`{"workflow_id":"echo","revision":1,"args":${"[".repeat(50_000)}${"]".repeat(50_000)}}`),
+    [400, 413],
+  ],
+  [
+    "invalid UTF-8",
+    () => (post("{\u0080}").body === undefined ? "" : `${request({ length: 3, body: "" })}{\u00ff}`),
+    [400],
+  ],
   ["no JSON", () => post("workflow_id: quick"), [400]],
   ["a list", () => post([START]), [400]],
   ["a wait decided without its digest", () => ({ target: `${RUNS}/${waiting}/waits/w-1/approve`, body: "{}" }), [400]],
-  ["a workspace of the caller's", () => ({ target: "/api/v1/sessions", body: JSON.stringify({ name: "mine", workspace: "/" }) }), [400]],
+  [
+    "a workspace of the caller's",
+    () => ({ target: "/api/v1/sessions", body: JSON.stringify({ name: "mine", workspace: "/" }) }),
+    [400],
+  ],
   ["a key with blanks", () => from("Idempotency-Key: a b"), [400]],
-  ["a forged cursor", () => get(`${RUNS}?cursor=${Buffer.from("[0,\"x\",null]").toString("base64url")}`), [400]],
+  ["a forged cursor", () => get(`${RUNS}?cursor=${Buffer.from('[0,"x",null]').toString("base64url")}`), [400]],
   ["a length of nothing", () => get(`${RUNS}?limit=1e3`), [400]],
 ];
 
@@ -203,7 +275,8 @@ test("C37 sixty hostile requests are refused, change nothing and read nothing", 
     const made = make();
     const { status, text } = await send(Buffer.from(typeof made === "string" ? made : request(made), "latin1"));
     if (!statuses.includes(status)) wrong.push(`${name}: ${status} ${text.slice(0, 300)}`);
-    if (text.includes(SECRET) || text.includes(served.server.token) || text.includes(served.workspace)) wrong.push(`${name}: leaks ${text}`);
+    if (text.includes(SECRET) || text.includes(served.server.token) || text.includes(served.workspace))
+      wrong.push(`${name}: leaks ${text}`);
     if (/^set-cookie|^access-control-allow/im.test(text)) wrong.push(`${name}: lets others in`);
   };
   for (let i = 0; i < HOSTILE.length; i += 8) await Promise.all(HOSTILE.slice(i, i + 8).map(one));
@@ -213,19 +286,33 @@ test("C37 sixty hostile requests are refused, change nothing and read nothing", 
 
 test("C37 the very same request, rightly sent, is answered", async () => {
   expect((await send(request({}))).status).toBe(202);
-  expect((await send(request(from(`Origin: http://127.0.0.1:${served.port}`, "Sec-Fetch-Site: same-origin")))).status).toBe(202);
+  expect(
+    (await send(request(from(`Origin: http://127.0.0.1:${served.port}`, "Sec-Fetch-Site: same-origin")))).status,
+  ).toBe(202);
   expect((await send(request({ host: `localhost:${served.port}` }))).status).toBe(202);
 });
 
 test("C37 every mutating address refuses what a page can send, whatever its body", async () => {
-  const targets = [RUNS, `${RUNS}/${waiting}/cancel`, `${RUNS}/${waiting}/restart`, `${RUNS}/${waiting}/resume`, `${RUNS}/${waiting}/pause`, `${RUNS}/${waiting}/waits/w-1/approve`, "/api/v1/sessions", "/api/v1/sessions/default/workflows/reload"];
+  const targets = [
+    RUNS,
+    `${RUNS}/${waiting}/cancel`,
+    `${RUNS}/${waiting}/restart`,
+    `${RUNS}/${waiting}/resume`,
+    `${RUNS}/${waiting}/pause`,
+    `${RUNS}/${waiting}/waits/w-1/approve`,
+    "/api/v1/sessions",
+    "/api/v1/sessions/default/workflows/reload",
+  ];
   const before = await whole();
   for (const target of targets) {
     for (const type of ["text/plain", "application/x-www-form-urlencoded", "multipart/form-data; boundary=x"]) {
       const answer = await send(request({ target, headers: [`Content-Type: ${type}`], body: "{}" }));
       expect([target, type, answer.status]).toEqual([target, type, 415]);
     }
-    expect([target, (await send(request({ target, headers: [JSON_TYPE, "Origin: null"], body: "{}" }))).status]).toEqual([target, 403]);
+    expect([
+      target,
+      (await send(request({ target, headers: [JSON_TYPE, "Origin: null"], body: "{}" }))).status,
+    ]).toEqual([target, 403]);
     expect([target, (await send(request({ target, token: null, body: "{}" }))).status]).toEqual([target, 401]);
   }
   expect(await whole()).toEqual(before);
@@ -233,6 +320,13 @@ test("C37 every mutating address refuses what a page can send, whatever its body
 
 test("pages may not be framed, sniffed or scripted", async () => {
   const { text } = await send(request(get("/", { token: null })));
-  for (const header of ["x-content-type-options: nosniff", "x-frame-options: DENY", "frame-ancestors 'none'", "default-src 'none'", "referrer-policy: no-referrer"]) expect(text.toLowerCase()).toContain(header.toLowerCase());
+  for (const header of [
+    "x-content-type-options: nosniff",
+    "x-frame-options: DENY",
+    "frame-ancestors 'none'",
+    "default-src 'none'",
+    "referrer-policy: no-referrer",
+  ])
+    expect(text.toLowerCase()).toContain(header.toLowerCase());
   expect(text).not.toContain("<script");
 });

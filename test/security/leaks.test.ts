@@ -3,7 +3,7 @@
 import { mkdirSync, writeFileSync } from "node:fs";
 import path from "node:path";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import { defineTool } from "../../src/index.ts";
+import { defineTool, HoldfastError } from "../../src/index.ts";
 import { ROUTES } from "../../src/server/resources/index.ts";
 import { RUNS, Served } from "../e2e/server.fixture.ts";
 
@@ -16,10 +16,39 @@ const lower = (where: string) => `private_${where}`;
 const FOUND = /private[-_]/i;
 
 const tools = [
-  defineTool({ name: lower("tool"), description: private_("description"), input: ANY, capabilities: ["read"], sideEffect: "read_only", run: (input) => ({ answer: private_("output"), input: input as never }) }),
-  defineTool({ name: lower("failing"), description: "x", input: ANY, capabilities: ["read"], sideEffect: "read_only", run: () => Promise.reject(new Error(private_("failure"))) }),
-  defineTool({ name: lower("asking"), description: "x", input: ANY, capabilities: ["write"], sideEffect: "mutating", run: () => ({ wrote: private_("late") }) }),
-  defineTool({ name: lower("holding"), description: "x", input: ANY, capabilities: ["read"], sideEffect: "read_only", run: (_, { signal }) => new Promise<never>((_, reject) => signal.addEventListener("abort", () => reject(new Error(private_("stopped"))))) }),
+  defineTool({
+    name: lower("tool"),
+    description: private_("description"),
+    input: ANY,
+    capabilities: ["read"],
+    sideEffect: "read_only",
+    run: (input) => ({ answer: private_("output"), input: input as never }),
+  }),
+  defineTool({
+    name: lower("failing"),
+    description: "x",
+    input: ANY,
+    capabilities: ["read"],
+    sideEffect: "read_only",
+    run: () => Promise.reject(new Error(private_("failure"))),
+  }),
+  defineTool({
+    name: lower("asking"),
+    description: "x",
+    input: ANY,
+    capabilities: ["write"],
+    sideEffect: "mutating",
+    run: () => ({ wrote: private_("late") }),
+  }),
+  defineTool({
+    name: lower("holding"),
+    description: "x",
+    input: ANY,
+    capabilities: ["read"],
+    sideEffect: "read_only",
+    run: (_, { signal }) =>
+      new Promise<never>((_, reject) => signal.addEventListener("abort", () => reject(new Error(private_("stopped"))))),
+  }),
 ];
 
 const args = { note: private_("args"), items: [private_("item")] };
@@ -29,21 +58,66 @@ const input_schema = {
   additionalProperties: false,
   properties: { note: { type: "string" }, items: { type: "array", items: { type: "string" } } },
 };
-const tool = (id: string, name: string, capability = "read") => ({ id, type: "tool", tool: name, args: { value: { from: "args", pointer: "/note" }, literal: private_("literal") }, capabilities: [capability] });
-const flow = (id: string, steps: object[], plan: object) => ({ workflow_schema: 1, id, revision: 1, input_schema, budgets: { max_retries: 2 }, steps, plan });
+const tool = (id: string, name: string, capability = "read") => ({
+  id,
+  type: "tool",
+  tool: name,
+  args: { value: { from: "args", pointer: "/note" }, literal: private_("literal") },
+  capabilities: [capability],
+});
+const flow = (id: string, steps: object[], plan: object) => ({
+  workflow_schema: 1,
+  id,
+  revision: 1,
+  input_schema,
+  budgets: { max_retries: 2 },
+  steps,
+  plan,
+});
 
 const WORKFLOWS = [
-  flow("succeeds", [tool("one", lower("tool")), { ...tool("each", lower("tool")), args: { value: { from: "item", name: lower("item") } } }], {
-    type: "sequence",
-    nodes: [
-      { type: "step", step: "one" },
-      { type: "map", source: { from: "args", pointer: "/items" }, item: lower("item"), body: { type: "step", step: "each" } },
+  flow(
+    "succeeds",
+    [
+      tool("one", lower("tool")),
+      { ...tool("each", lower("tool")), args: { value: { from: "item", name: lower("item") } } },
     ],
+    {
+      type: "sequence",
+      nodes: [
+        { type: "step", step: "one" },
+        {
+          type: "map",
+          source: { from: "args", pointer: "/items" },
+          item: lower("item"),
+          body: { type: "step", step: "each" },
+        },
+      ],
+    },
+  ),
+  flow("fails", [tool("one", lower("failing"))], {
+    type: "retry",
+    max_attempts: 2,
+    node: { type: "step", step: "one" },
   }),
-  flow("fails", [tool("one", lower("failing"))], { type: "retry", max_attempts: 2, node: { type: "step", step: "one" } }),
   flow("asks", [tool("one", lower("asking"), "write")], { type: "step", step: "one" }),
-  flow("gates", [{ id: "gate", type: "approval", prompt: private_("prompt"), details: { from: "args", pointer: "/note" } }], { type: "step", step: "gate" }),
-  flow("inputs", [{ id: "ask", type: "input", prompt: private_("question"), schema: { type: "string", description: private_("schema") } }], { type: "step", step: "ask" }),
+  flow(
+    "gates",
+    [{ id: "gate", type: "approval", prompt: private_("prompt"), details: { from: "args", pointer: "/note" } }],
+    { type: "step", step: "gate" },
+  ),
+  flow(
+    "inputs",
+    [
+      {
+        id: "ask",
+        type: "input",
+        prompt: private_("question"),
+        schema: { type: "string", description: private_("schema") },
+      },
+    ],
+    { type: "step", step: "ask" },
+  ),
   flow("holds", [tool("one", lower("holding"))], { type: "step", step: "one" }),
 ];
 
@@ -55,13 +129,21 @@ beforeAll(async () => {
   served = new Served({ open: { tools, workflows: WORKFLOWS } });
   const broken = path.join(served.workspace, ".holdfast", "workflows");
   mkdirSync(broken, { recursive: true });
-  writeFileSync(path.join(broken, "broken.yaml"), `workflow_schema: 1\nid: broken\nrevision: 1\n${lower("key")}: ${private_("value")}\n`);
+  writeFileSync(
+    path.join(broken, "broken.yaml"),
+    `workflow_schema: 1\nid: broken\nrevision: 1\n${lower("key")}: ${private_("value")}\n`,
+  );
   await served.start();
   observer = served.token("looker", "observer");
   for (const { id } of WORKFLOWS) runs.push(await served.startRun(id, args));
-  for (const [i, { id }] of WORKFLOWS.entries()) if (id !== "holds") await served.holdfast.runs.drive(runs[i] as string);
+  for (const [i, { id }] of WORKFLOWS.entries())
+    if (id !== "holds") await served.holdfast.runs.drive(runs[i] as string);
   await served.post(`${RUNS}/${runs.at(-1)}/cancel`, { reason: private_("reason") });
-  await served.fetch("/api/v1/sessions/default", { method: "PATCH", headers: { "Content-Type": "application/json" }, body: JSON.stringify({ metadata: { note: private_("metadata") } }) });
+  await served.fetch("/api/v1/sessions/default", {
+    method: "PATCH",
+    headers: { "Content-Type": "application/json" },
+    body: JSON.stringify({ metadata: { note: private_("metadata") } }),
+  });
 });
 afterAll(async () => {
   await served.remove();
@@ -78,15 +160,28 @@ async function everything(answer: Response): Promise<string> {
 
 /** Addresses of a route for every run, step and wait there is. */
 function addresses(route: (typeof ROUTES)[number]): string[] {
-  const base = route.path.replace("{session_id}", "default").replace("{workflow_id}", "succeeds").replace("{sha256}", "0".repeat(64)).replace("{dispatch_id}", "0".repeat(64)).replace("{instance}", "one").replace("{wait_id}", "w-4");
+  const base = route.path
+    .replace("{session_id}", "default")
+    .replace("{workflow_id}", "succeeds")
+    .replace("{sha256}", "0".repeat(64))
+    .replace("{dispatch_id}", "0".repeat(64))
+    .replace("{instance}", "one")
+    .replace("{wait_id}", "w-4");
   return base.includes("{run_id}") ? runs.map((run_id) => base.replace("{run_id}", run_id)) : [base];
 }
 
 describe("the runs hold markers", () => {
   test("in what the operator reads, so that the search below can find them", async () => {
-    const texts = await Promise.all(runs.map(async (run_id) => (await served.fetch(`${RUNS}/${run_id}/inspect`)).text() + (await (await served.fetch(`${RUNS}/${run_id}/journal`)).text())));
+    const texts = await Promise.all(
+      runs.map(
+        async (run_id) =>
+          (await served.fetch(`${RUNS}/${run_id}/inspect`)).text() +
+          (await (await served.fetch(`${RUNS}/${run_id}/journal`)).text()),
+      ),
+    );
     const all = texts.join("");
-    for (const where of ["args", "item", "output", "failure", "literal", "prompt", "question", "schema", "reason"]) expect([where, all.includes(private_(where))]).toEqual([where, true]);
+    for (const where of ["args", "item", "output", "failure", "literal", "prompt", "question", "schema", "reason"])
+      expect([where, all.includes(private_(where))]).toEqual([where, true]);
     expect(all).toContain(lower("tool"));
   });
 });
@@ -98,8 +193,16 @@ describe("without the operator role", () => {
       for (const address of addresses(route)) {
         for (const token of [observer, null]) {
           if (route.path.endsWith("/events") && !route.path.includes("{run_id}")) continue;
-          const body = route.method === "get" ? {} : { body: JSON.stringify({ reason: private_("asked") }), headers: { "Content-Type": "application/json" } };
-          const text = await everything(await served.fetch(address, { method: route.method.toUpperCase(), token, ...body }));
+          const body =
+            route.method === "get"
+              ? {}
+              : {
+                  body: JSON.stringify({ reason: private_("asked") }),
+                  headers: { "Content-Type": "application/json" },
+                };
+          const text = await everything(
+            await served.fetch(address, { method: route.method.toUpperCase(), token, ...body }),
+          );
           // A public entry shows the schema that its callers must fit (interfaces §3); nothing else of it is private.
           for (const leak of leaks(text)) found.push(`${route.method} ${address}: ${leak}`);
         }
@@ -111,10 +214,15 @@ describe("without the operator role", () => {
   test("no event stream does", async () => {
     const found: string[] = [];
     for (const run_id of runs) {
-      const answer = await served.fetch(`${RUNS}/${run_id}/events`, { token: observer, headers: { Accept: "text/event-stream" }, signal: AbortSignal.timeout(400) });
+      const answer = await served.fetch(`${RUNS}/${run_id}/events`, {
+        token: observer,
+        headers: { Accept: "text/event-stream" },
+        signal: AbortSignal.timeout(400),
+      });
       let text = "";
       try {
-        for await (const chunk of answer.body as unknown as AsyncIterable<Uint8Array>) text += new TextDecoder().decode(chunk);
+        for await (const chunk of answer.body as unknown as AsyncIterable<Uint8Array>)
+          text += new TextDecoder().decode(chunk);
       } catch {
         // Open runs stream on; what came is what counts.
       }
@@ -126,14 +234,30 @@ describe("without the operator role", () => {
 
   test("no error does: not of requests, not of a broken store", async () => {
     const texts: string[] = [];
-    const bodies = [{ workflow_id: "succeeds", revision: 1, args: { note: private_("wrong"), items: 1 } }, { workflow_id: "broken", revision: 1 }, { workflow_id: "succeeds", revision: 9 }];
+    const bodies = [
+      { workflow_id: "succeeds", revision: 1, args: { note: private_("wrong"), items: 1 } },
+      { workflow_id: "broken", revision: 1 },
+      { workflow_id: "succeeds", revision: 9 },
+    ];
     for (const body of bodies) texts.push(await everything(await served.post(RUNS, body, {}, observer)));
     const real = served.holdfast.runs.get;
-    Object.assign(served.holdfast.runs, { get: () => Promise.reject(new Error(private_("bug"))) });
-    texts.push(await everything(await served.fetch(`${RUNS}/${runs[0]}`, { token: observer })));
+    const faults = [
+      new Error(private_("bug")),
+      new HoldfastError("storage", "BACKEND-words", { details: { path: private_("path") } }),
+      new HoldfastError("not_possible", private_("state")),
+    ];
+    for (const fault of faults) {
+      Object.assign(served.holdfast.runs, { get: () => Promise.reject(fault) });
+      texts.push(await everything(await served.fetch(`${RUNS}/${runs[0]}`, { token: observer })));
+    }
     Object.assign(served.holdfast.runs, { get: real });
     expect(texts.flatMap(leaks)).toEqual([]);
-    expect(texts.at(-1)).toContain('"code":"internal"');
+    const codes = texts.slice(-faults.length).map((text) => /"code":"(\w+)"/.exec(text)?.[1]);
+    expect(codes).toEqual(["internal", "storage", "not_possible"]);
+    // RP-83: what the store said goes to the server's log and nowhere else.
+    expect(texts.at(-2)).toContain("workflow storage unavailable");
+    expect(texts.at(-2)).not.toContain("BACKEND");
+    expect(served.logged.join("")).toContain("BACKEND-words");
   });
 
   test("the log does not, even for the operator's requests", async () => {

@@ -1,13 +1,27 @@
 // Owns R-4 in simulation: whichever write or call fails, and however, what was acknowledged is there and the same
 // process ends the run, or has said that it never began.
 import { expect, test } from "vitest";
-import { carefulPerson, createWorld, type Fault, type FaultPlan, follow, type World, type WorldProcess } from "../../src/testing/index.ts";
-import { CHARGE, leaf, LOOKED_UP, PUT, READ, sequence, tool } from "./scenarios.ts";
+import {
+  carefulPerson,
+  createWorld,
+  type Fault,
+  type FaultPlan,
+  follow,
+  type World,
+  type WorldProcess,
+} from "../../src/testing/index.ts";
+import { CHARGE, LOOKED_UP, leaf, PUT, READ, sequence, tool } from "./scenarios.ts";
 
 const seed = Number(process.env.HOLDFAST_SEED ?? 1);
 const definitions = [
   {
-    steps: [tool("look", "Look"), tool("charge", "Charge"), tool("put", "Put"), tool("transfer", "Transfer"), { id: "sub", type: "workflow", workflow_id: "inner", revision: 1, args: {} }],
+    steps: [
+      tool("look", "Look"),
+      tool("charge", "Charge"),
+      tool("put", "Put"),
+      tool("transfer", "Transfer"),
+      { id: "sub", type: "workflow", workflow_id: "inner", revision: 1, args: {} },
+    ],
     plan: sequence("look", "charge", "put", "transfer", "sub"),
   },
   { id: "inner", steps: [tool("deep", "Look")], plan: leaf("deep") },
@@ -49,7 +63,9 @@ async function expectHonest({ world, started, end }: Told, what: string): Promis
     // RP-21: permissions that cannot be read fail the step, and the run says so: that is honest too.
     const refused = failure?.code === "execution_failed" && failure.message.includes("permissions could not be read");
     expect([what, end, refused ? "succeeded" : status]).toEqual([what, "ended", "succeeded"]);
-    expect((await world.check(run.run_id)).map((violation) => `${what}: ${violation.rule}: ${violation.why}`)).toEqual([]);
+    expect((await world.check(run.run_id)).map((violation) => `${what}: ${violation.rule}: ${violation.why}`)).toEqual(
+      [],
+    );
     for (const [key, count] of world.effects.counts()) expect(`${what}: ${key} ${count}`).toBe(`${what}: ${key} 1`);
   }
   await world.close();
@@ -68,7 +84,8 @@ for (const [name, fault] of Object.entries(FAULTS))
     const { writes } = whole.process;
     await expectHonest(whole, "no fault");
     expect(writes).toBeGreaterThan(4);
-    for (let n = 1; n <= writes; n++) await expectHonest(await withFaults({ write: (at) => (at === n ? fault : undefined) }), `write ${n}`);
+    for (let n = 1; n <= writes; n++)
+      await expectHonest(await withFaults({ write: (at) => (at === n ? fault : undefined) }), `write ${n}`);
   });
 
 for (const fault of ["io", "busy"] as const)
@@ -76,5 +93,6 @@ for (const fault of ["io", "busy"] as const)
     const whole = await withFaults({});
     const { calls } = whole.process;
     await whole.world.close();
-    for (let n = 1; n <= calls; n++) await expectHonest(await withFaults({ call: (at) => (at === n ? fault : undefined) }), `call ${n}`);
+    for (let n = 1; n <= calls; n++)
+      await expectHonest(await withFaults({ call: (at) => (at === n ? fault : undefined) }), `call ${n}`);
   });

@@ -6,7 +6,15 @@ import { expect, test } from "vitest";
 import { parseEvents } from "../../src/domain/journal.ts";
 import { unpackText } from "../../src/engine/index.ts";
 import type { TreeCommit } from "../../src/ports/index.ts";
-import { type Answer, carefulPerson, createWorld, type Fault, follow, type MockTool, type World } from "../../src/testing/index.ts";
+import {
+  type Answer,
+  carefulPerson,
+  createWorld,
+  type Fault,
+  follow,
+  type MockTool,
+  type World,
+} from "../../src/testing/index.ts";
 import { leaf, tool } from "./scenarios.ts";
 
 const PAGE = path.join(import.meta.dirname, "../../docs/recovery.md");
@@ -44,7 +52,13 @@ interface Cell {
 }
 
 function holds(group: readonly TreeCommit[], type: string): boolean {
-  return group.some((tree) => tree.runs.some((run) => parseEvents(unpackText(run.segment)).some((event) => event.type === type && "step_id" in event && event.step_id === "work")));
+  return group.some((tree) =>
+    tree.runs.some((run) =>
+      parseEvents(unpackText(run.segment)).some(
+        (event) => event.type === type && "step_id" in event && event.step_id === "work",
+      ),
+    ),
+  );
 }
 
 /** Stops a process at the point, lets a fresh one recover, and then a person answer. */
@@ -55,11 +69,16 @@ async function cellOf(mock: MockTool, point: Point): Promise<Cell> {
     tools: [{ ...mock, takes_ms: [50, 50], effect: point.during ?? "start" }],
   });
   const { at } = point;
-  const fault = (group: readonly TreeCommit[]): Fault | undefined => (at !== undefined && holds(group, at.event) ? { kind: "stop", when: at.when } : undefined);
+  const fault = (group: readonly TreeCommit[]): Fault | undefined =>
+    at !== undefined && holds(group, at.event) ? { kind: "stop", when: at.when } : undefined;
   const first = await world.process({ faults: { write: (_, __, group) => fault(group) } });
   void world.start(first);
   const calledNow = (): boolean => world.effects.calls.length > 0 && (mock.observe !== true || world.clock.now() > 0);
-  await world.until(async () => !first.alive || (point.during !== undefined && calledNow() && (point.during === "end" || world.effects.countOf("T") > 0)));
+  await world.until(
+    async () =>
+      !first.alive ||
+      (point.during !== undefined && calledNow() && (point.during === "end" || world.effects.countOf("T") > 0)),
+  );
   first.kill();
   const [run] = await world.store.listRuns({ limit: 1 });
   if (run === undefined) throw new Error(`nothing was started at "${point.name}"`);
@@ -102,7 +121,9 @@ function times(n: number): string {
 }
 
 function cellText(cell: Cell): string {
-  return cell.asked === "nothing" ? `${times(cell.happened)}; ${cell.stands}` : `${times(cell.happened)}; \`${cell.stands}\`, a person is asked: ${cell.asked}`;
+  return cell.asked === "nothing"
+    ? `${times(cell.happened)}; ${cell.stands}`
+    : `${times(cell.happened)}; \`${cell.stands}\`, a person is asked: ${cell.asked}`;
 }
 
 const HEAD = `# What happens after a crash
@@ -139,7 +160,8 @@ test("DESIGN §6 the table of docs/recovery.md is what happens at every point", 
       const cell = await cellOf(mock, point);
       expect([kind, point.name, cell.ends]).toEqual([kind, point.name, "succeeded"]);
       if (mock.sideEffect !== "read_only") expect([kind, point.name, cell.happened]).toEqual([kind, point.name, 1]);
-      if (mock.sideEffect !== "mutating" || mock.lookup === true) expect([kind, point.name, cell.asked]).toEqual([kind, point.name, "nothing"]);
+      if (mock.sideEffect !== "mutating" || mock.lookup === true)
+        expect([kind, point.name, cell.asked]).toEqual([kind, point.name, "nothing"]);
       cells.push(cellText(cell));
     }
     rows.push(`| ${[point.name, ...cells].join(" | ")} |`);

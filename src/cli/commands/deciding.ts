@@ -9,7 +9,14 @@ export async function decideByCommand(context: Context, word: Word): Promise<num
   return await withWorkspace(context, {}, async (holdfast, { workspace }) => {
     const runId = await holdfast.runs.find(context.args[0] ?? "");
     const before = await holdfast.runs.inspect(runId);
-    const wait = chooseWait(await openDecisions(holdfast, before), context.args[1], runId, word, context);
+    const [, wanted] = context.args;
+    const open = await openDecisions(holdfast, before);
+    // C36: the same decision again has the same answer, though nothing is open for it any more.
+    if (given !== undefined && wanted !== undefined && /^w-\d+$/.test(wanted) && !open.some(({ wait_id }) => wait_id === wanted)) {
+      const again = await decide(holdfast, { run_id: runId, wait_id: wanted }, word, { reason: context.flags.text("reason"), digest: given });
+      return await goOn(context, holdfast, again, before.last_sequence, workspace);
+    }
+    const wait = chooseWait(open, wanted, runId, word, context);
     let digest = given;
     if (digest === undefined) {
       if (!context.out.terminal.canPrompt) throw needsDigest(context, wait, workspace, word);

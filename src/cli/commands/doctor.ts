@@ -1,24 +1,48 @@
-/** `holdfast doctor`: is this installation fit to run work, and what to do where it is not. */
-import { existsSync } from "node:fs";
-import { statfs } from "node:fs/promises";
+/** `holdfast doctor`: is this installation fit to run work; with a run, whether its own records agree (GD-73). */
 import path from "node:path";
+import { diskCheck, type Finding, type Installation, nodeCheck } from "../../access/index.ts";
 import { ERRORS, HoldfastError } from "../../domain/errors.ts";
-import { type Context, commandLine, isMissingStore, openRequest } from "../context.ts";
+import { type Context, commandLine, isMissingStore, openRequest, withWorkspace } from "../context.ts";
 import { EXIT } from "../output.ts";
 import type { CompositionRoot, Opened } from "../root.ts";
-import { byteSize, count, oneLine } from "../text.ts";
+import { byteSize, count, oneLine, printable } from "../text.ts";
 
-interface Check {
-  readonly name: string;
-  readonly ok: boolean;
-  readonly detail: string;
-  readonly fix?: string;
+type Check = Installation["checks"][number];
+
+const MAX_LIMIT = 1_000;
+
+export function run(context: Context): Promise<number> {
+  const limit = context.flags.whole("limit", 1, MAX_LIMIT);
+  const [ref] = context.args;
+  if (ref !== undefined) return examine(context, ref, limit);
+  if (limit !== undefined)
+    throw new HoldfastError("usage", "Cannot use --limit without a run: it bounds the findings of one; name the run");
+  return checkInstallation(context);
 }
 
-/** Less than this and a run may not be able to write its next step. */
-const LEAST_FREE_BYTES = 100_000_000;
+/** Reads the run's journal and what is derived from it; changes nothing. */
+async function examine(context: Context, ref: string, limit: number | undefined): Promise<number> {
+  return await withWorkspace(context, { readOnly: true }, async (holdfast) => {
+    const runId = await holdfast.runs.find(ref);
+    const { findings, truncated } = await holdfast.runs.doctor(runId, limit);
+    const { out } = context;
+    if (out.json) out.document({ findings, truncated });
+    else {
+      const { style } = out;
+      if (findings.length === 0) out.print(`${style.good(style.done)} run ${runId}: its records agree`);
+      out.print(...findings.flatMap((finding) => findingLines(context, finding)));
+      if (truncated) out.note(`There are more: ${commandLine(context, "doctor", runId, "--limit", String(MAX_LIMIT))}`);
+    }
+    return findings.length === 0 ? EXIT.succeeded : EXIT.failed;
+  });
+}
 
-export async function run(context: Context): Promise<number> {
+function findingLines(context: Context, finding: Finding): string[] {
+  const { style } = context.out;
+  return [`${style.bad(style.failed)} ${finding.code}  ${printable(finding.message)}`, `  ${style.warn(printable(finding.guidance))}`];
+}
+
+async function checkInstallation(context: Context): Promise<number> {
   const checks: Check[] = [nodeCheck()];
   let unavailable = false;
   const root = await context.process.load();
@@ -37,13 +61,6 @@ export async function run(context: Context): Promise<number> {
   else context.out.print(...checks.flatMap((check) => checkLines(context, check)));
   if (ok) return EXIT.succeeded;
   return unavailable ? EXIT.unavailable : EXIT.failed;
-}
-
-function nodeCheck(): Check {
-  const [major = 0, minor = 0] = process.versions.node.split(".").map(Number);
-  const ok = major > 20 || (major === 20 && minor >= 19);
-  const detail = `${process.versions.node} on ${process.platform} ${process.arch}`;
-  return { name: "node", ok, detail, ...(ok ? {} : { fix: "install Node 20.19 or newer" }) };
 }
 
 async function opening(
@@ -88,20 +105,6 @@ function workspaceChecks(context: Context, opened: Opened): Check[] {
       ...(errors.length === 0 ? {} : { fix: commandLine(context, "check") }),
     },
   ];
-}
-
-async function diskCheck(workspace: string): Promise<Check> {
-  let folder = path.join(workspace, ".holdfast", "state");
-  while (!existsSync(folder) && path.dirname(folder) !== folder) folder = path.dirname(folder);
-  const { bavail, bsize } = await statfs(folder);
-  const free = bavail * bsize;
-  const ok = free >= LEAST_FREE_BYTES;
-  return {
-    name: "disk",
-    ok,
-    detail: `${byteSize(free)} free under ${oneLine(folder)}`,
-    ...(ok ? {} : { fix: "free some space, or keep runs elsewhere with --store" }),
-  };
 }
 
 /** Opens the store as every command does, so that what it says is what they will meet. */

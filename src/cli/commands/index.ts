@@ -336,6 +336,7 @@ export const COMMANDS: readonly CommandSpec[] = [
       { flag: "--failed <MESSAGE>", about: "it was not done, or failed" },
       { flag: "--cancelled <MESSAGE>", about: "it was stopped" },
       { flag: "--retry <REASON>", about: "send it again: only when you know that nothing happened" },
+      { flag: "--digest <HEX>", about: "8 or more digits of the digest that was shown: refuses when something else is asked by now" },
       DETACH,
     ],
     examples: ["repair last publish", "repair last publish --succeeded --output-file receipt.json"],
@@ -546,12 +547,14 @@ export const COMMANDS: readonly CommandSpec[] = [
   {
     name: "doctor",
     group: "Look after",
-    args: [],
-    summary: "check the installation: Node, store, disk, trust, configuration",
-    flags: [],
-    examples: ["doctor"],
-    exits: "0 all well, 1 something is wrong, 5 store unavailable",
-    json: '{"ok", "checks": [{name, ok, detail, fix?}]}',
+    args: [{ arg: "[RUN]", about: "a run: whether its journal agrees with all that is derived from it" }],
+    summary: "check the installation: Node, store, disk, trust, configuration; or one run",
+    about:
+      "With a run it compares the journal with itself, with the run's rows, its snapshot, its children and its lease, says what disagrees and what to do about it, and changes nothing.",
+    flags: [{ flag: "--limit <N>", about: "at most N findings, 1 to 1000, default 100" }],
+    examples: ["doctor", "doctor last --limit 10"],
+    exits: "0 all well, 1 something is wrong, 2 not found, 5 store unavailable",
+    json: '{"ok", "checks": [{name, ok, detail, fix?}]}; with a run {"findings": [finding], "truncated"}',
     load: () => import("./doctor.ts"),
   },
 ];

@@ -15,18 +15,27 @@ const POSTURES = ["ask", "auto", "read_only"] as const;
 export async function run(context: Context): Promise<number> {
   const [word = "list", name, ...words] = context.args;
   const action = ACTIONS.find((known) => known === word);
-  if (action === undefined) throw new HoldfastError("usage", `Cannot run sessions ${JSON.stringify(oneLine(word))}: it knows list, create NAME, show SESSION and set SESSION KEY=VALUE${did(word)}`);
+  if (action === undefined)
+    throw new HoldfastError(
+      "usage",
+      `Cannot run sessions ${JSON.stringify(oneLine(word))}: it knows list, create NAME, show SESSION and set SESSION KEY=VALUE${did(word)}`,
+    );
   if ((action === "list") !== (name === undefined) || (action === "set") !== words.length > 0)
     throw new HoldfastError("usage", `Cannot run sessions ${action}: ${usageOf(action)}`);
   const patch = action === "set" ? readPatch(words) : {};
   const reads = action === "list" || action === "show";
-  return await withWorkspace(context, { readOnly: reads, ...(action === "list" ? { noStore: () => showAll(context, []) } : {}) }, async (holdfast) => {
-    const { sessions } = holdfast;
-    if (action === "list") return showAll(context, await sessions.list());
-    if (action === "create") return showOne(context, await sessions.get((await sessions.create({ name: name ?? "" })).session_id));
-    if (action === "set") await sessions.update(name ?? "", patch);
-    return showOne(context, await sessions.get(name ?? ""));
-  });
+  return await withWorkspace(
+    context,
+    { readOnly: reads, ...(action === "list" ? { noStore: () => showAll(context, []) } : {}) },
+    async (holdfast) => {
+      const { sessions } = holdfast;
+      if (action === "list") return showAll(context, await sessions.list());
+      if (action === "create")
+        return showOne(context, await sessions.get((await sessions.create({ name: name ?? "" })).session_id));
+      if (action === "set") await sessions.update(name ?? "", patch);
+      return showOne(context, await sessions.get(name ?? ""));
+    },
+  );
 }
 
 function did(word: string): string {
@@ -48,7 +57,11 @@ function readPatch(words: readonly string[]): SessionPatch {
     const posture = POSTURES.find((known) => known === value);
     if (key === "posture" && posture !== undefined) patch.posture = posture;
     else if (key === "opt_in" && (value === "true" || value === "false")) patch.orchestration_opt_in = value === "true";
-    else throw new HoldfastError("usage", `Cannot set ${JSON.stringify(oneLine(word))}: give posture=${POSTURES.join("|")} or opt_in=true|false`);
+    else
+      throw new HoldfastError(
+        "usage",
+        `Cannot set ${JSON.stringify(oneLine(word))}: give posture=${POSTURES.join("|")} or opt_in=true|false`,
+      );
   }
   return patch as SessionPatch;
 }
@@ -68,8 +81,20 @@ function showOne(context: Context, session: SessionView): number {
   return EXIT.succeeded;
 }
 
-const COLUMNS = [{ title: "NAME", flexible: true }, { title: "POSTURE" }, { title: "OPT-IN" }, { title: "OPEN RUNS", align: "right" }, { title: "ID", flexible: true }] as const;
+const COLUMNS = [
+  { title: "NAME", flexible: true },
+  { title: "POSTURE" },
+  { title: "OPT-IN" },
+  { title: "OPEN RUNS", align: "right" },
+  { title: "ID", flexible: true },
+] as const;
 
 function row(session: SessionView): string[] {
-  return [oneLine(session.name), session.posture, session.orchestration_opt_in ? "yes" : "no", String(session.active_runs), session.session_id];
+  return [
+    oneLine(session.name),
+    session.posture,
+    session.orchestration_opt_in ? "yes" : "no",
+    String(session.active_runs),
+    session.session_id,
+  ];
 }

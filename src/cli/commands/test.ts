@@ -1,10 +1,20 @@
 /** `holdfast test`: a workflow of this workspace, crashed everywhere in a simulated world (DESIGN §14.4). */
 import path from "node:path";
 import { HoldfastError } from "../../domain/errors.ts";
-import type { Bundle, Step } from "../../domain/plan/index.ts";
 import type { Json } from "../../domain/json.ts";
+import type { Bundle, Step } from "../../domain/plan/index.ts";
 import type { AgentPort } from "../../ports/index.ts";
-import { type CrashFailure, type CrashOptions, type CrashReport, crashEverywhere, describeFailure, type MockTool, ok, sampleOf, type WorldTool } from "../../testing/index.ts";
+import {
+  type CrashFailure,
+  type CrashOptions,
+  type CrashReport,
+  crashEverywhere,
+  describeFailure,
+  type MockTool,
+  ok,
+  sampleOf,
+  type WorldTool,
+} from "../../testing/index.ts";
 import { type AnyTool, createPolicy, fileTools, isTool } from "../../tools/index.ts";
 import { type Context, withWorkspace } from "../context.ts";
 import { EXIT } from "../output.ts";
@@ -49,7 +59,10 @@ function crashOf(context: Context): Pick<CrashOptions, "points" | "again"> {
   if (text === "none") return { points: 0, again: 0 };
   const points = /^\d{1,6}$/.test(text) ? Number(text) : 0;
   if (points >= 1 && points <= MAX_POINTS) return { points, again: 0 };
-  throw new HoldfastError("usage", `Cannot read --crash: ${JSON.stringify(text)} is not every, none or a number from 1 to ${MAX_POINTS}; give one`);
+  throw new HoldfastError(
+    "usage",
+    `Cannot read --crash: ${JSON.stringify(text)} is not every, none or a number from 1 to ${MAX_POINTS}; give one`,
+  );
 }
 
 async function ownTools(context: Context, opened: Opened): Promise<readonly AnyTool[]> {
@@ -120,7 +133,8 @@ function mockAgents(): AgentPort {
 }
 
 function castLines(cast: Cast): string[] {
-  const line = (what: string, names: readonly string[]): string[] => (names.length === 0 ? [] : [`${what}: ${names.map(printable).join(", ")}`]);
+  const line = (what: string, names: readonly string[]): string[] =>
+    names.length === 0 ? [] : [`${what}: ${names.map(printable).join(", ")}`];
   return [
     ...line("Mocks of your own", cast.given),
     ...line("Read the workspace", cast.real),
@@ -137,8 +151,18 @@ interface Fault {
 function faultsOf(report: CrashReport): Fault[] {
   const { status, failure_code } = report.expected;
   const own: Fault[] =
-    status === "succeeded" ? [] : [{ sequence: 0, why: `uninterrupted, it ends ${status}${failure_code === undefined ? "" : ` (${failure_code})`}` }];
-  return [...own, ...report.failures.map((failure: CrashFailure) => ({ sequence: failure.sequence, why: describeFailure(failure) }))];
+    status === "succeeded"
+      ? []
+      : [
+          {
+            sequence: 0,
+            why: `uninterrupted, it ends ${status}${failure_code === undefined ? "" : ` (${failure_code})`}`,
+          },
+        ];
+  return [
+    ...own,
+    ...report.failures.map((failure: CrashFailure) => ({ sequence: failure.sequence, why: describeFailure(failure) })),
+  ];
 }
 
 function tell(context: Context, report: CrashReport): number {
@@ -151,7 +175,8 @@ function tell(context: Context, report: CrashReport): number {
   }
   const effects = Object.values(report.expected.effects).reduce((sum, n) => sum + n, 0);
   const what = `${count(report.boundaries, "write")}, ${count(report.worlds - 1, "crash", "crashes")}, seed ${report.seed}`;
-  if (isOk) out.print(`${out.style.good(out.style.done)} held: ${what}; ${count(effects, "effect")}, none happened twice`);
+  if (isOk)
+    out.print(`${out.style.good(out.style.done)} held: ${what}; ${count(effects, "effect")}, none happened twice`);
   else {
     out.print(`${out.style.bad(out.style.failed)} did not hold: ${count(failures.length, "failure")} in ${what}`);
     out.print(...failures.slice(0, SHOWN_FAILURES).map((fault) => `  ${printable(fault.why)}`));

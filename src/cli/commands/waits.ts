@@ -74,9 +74,22 @@ function show(context: Context, page: Awaited<ReturnType<Holdfast["waits"]["list
   if (rows.length === 0) out.note("Nothing waits for anyone.");
   else out.print(...table(COLUMNS, rows, out.terminal.width));
   const [first] = page.waits;
-  if (first !== undefined) out.note("", ...waitCommands(first, context).map((command) => `  ${command}`));
-  if (page.next_cursor !== undefined) out.note(`More: ${commandLine(context, "waits", "--cursor", page.next_cursor)}`);
+  const all = context.flags.on("allSessions");
+  if (first !== undefined)
+    out.note("", ...waitCommands(first, all ? inSession(context, first.session_id) : context).map((command) => `  ${command}`));
+  if (page.next_cursor !== undefined) {
+    const same = [...context.flags.list("type").flatMap((type) => ["--type", type]), ...(all ? ["--all-sessions"] : [])];
+    out.note(`More: ${commandLine(context, "waits", ...same, "--cursor", page.next_cursor)}`);
+  }
   return EXIT.succeeded;
+}
+
+/** Printed commands then reach the session that the wait is of, whichever this command was called with. */
+function inSession(context: Context, session: string): Context {
+  const { repeated } = context.globals;
+  const at = repeated.indexOf("--session");
+  const others = at < 0 ? repeated : [...repeated.slice(0, at), ...repeated.slice(at + 2)];
+  return { ...context, globals: { ...context.globals, repeated: [...others, "--session", session] } };
 }
 
 function readType(name: string): WaitType {

@@ -62,13 +62,21 @@ export function waitLines(wait: Wait, shown: Shown): string[] {
   field("details", wait.details === undefined ? undefined : jsonText(wait.details, 2));
   field("answer", wait.schema === undefined ? undefined : jsonText(wait.schema, 2));
   field("reason", wait.reason === undefined ? undefined : printable(wait.reason));
-  if (isDecision(wait)) field("workspace", oneLine(shown.workspace));
+  if (isDecision(wait)) field("workspace", oneLine(wait.workspace ?? shown.workspace));
+  field("asked by", requester(wait));
   field("since", ago(wait.since_ms, shown.nowMs));
   field("due", inTime(wait.due_at_ms, shown.nowMs));
   field("deadline", deadline(wait, shown.nowMs));
   field("wait", oneLine(wait.wait_id));
   field("digest", wait.digest === undefined ? undefined : oneLine(wait.digest));
   return lines;
+}
+
+/** Who started the run that asks, and whether a model did so through a tool (R-40). */
+function requester(wait: Wait): string | undefined {
+  if (wait.origin === undefined) return undefined;
+  const who = wait.started_by === undefined ? "somebody who is not recorded" : oneLine(wait.started_by);
+  return wait.origin === "automatic" ? `${who}, a model through a tool` : who;
 }
 
 function inTime(atMs: number | undefined, nowMs: number): string | undefined {
@@ -92,6 +100,11 @@ export function waitCommands(wait: Wait, context: Context): string[] {
         commandLine(context, "approve", wait.run_id, wait.wait_id, ...digest),
         commandLine(context, "deny", wait.run_id, wait.wait_id, ...digest),
       ];
+    case "input":
+      return [commandLine(context, "answer", wait.run_id, wait.wait_id, "--input", "KEY=VALUE")];
+    case "budget":
+      return [commandLine(context, "budget", wait.run_id, "--max-steps", "N")];
+    case "tool_running":
     case "repair":
       return wait.step_id === undefined ? [] : [commandLine(context, "repair", wait.run_id, wait.step_id)];
     case "recovery":

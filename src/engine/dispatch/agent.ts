@@ -10,6 +10,7 @@ import { type Failure, failure } from "../../domain/run.ts";
 import type { Reservation, StepState } from "../../domain/state.ts";
 import type { AgentEstimate, AgentOutcome, AgentPort } from "../../ports/index.ts";
 import type { AgentSpec } from "../program.ts";
+import { starveOrFail } from "../tree/asking.ts";
 import type { TreeExecutor } from "../tree/executor.ts";
 import { isDropped, type Job } from "../work.ts";
 import { approvalWait, suspendStep } from "../tree/waiting.ts";
@@ -110,7 +111,7 @@ export class AgentDispatch {
     const room = await this.#room(job, estimate);
     if (room === undefined) return true;
     if ("code" in room) {
-      if (!tree.starveJob(job, room)) tree.fail(job, room);
+      starveOrFail(tree, job, room);
       return true;
     }
     const queued = tree.permits.acquire(() => !isDropped(job) && !tree.paused, job);

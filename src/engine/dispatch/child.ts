@@ -4,8 +4,9 @@ import { canonicalJson, sha256 } from "../../domain/json.ts";
 import { applyDefaults, compileSchema, definitionKey, findCredential } from "../../domain/plan/index.ts";
 import { type Failure, failure, isTerminal, type RunHeader } from "../../domain/run.ts";
 import type { RunState, StepState } from "../../domain/state.ts";
-import type { ChildRequest } from "../program-host.ts";
+import type { ChildRequest } from "../requests.ts";
 import type { TreeExecutor } from "../tree/executor.ts";
+import { wake } from "../tree/parents.ts";
 import { copyOf, childToCopy } from "../tree/retrying.ts";
 import { isDropped, type Job } from "../work.ts";
 import { intent } from "./index.ts";
@@ -89,7 +90,7 @@ export async function resumeChild(tree: TreeExecutor, job: ChildJob, step: StepS
 
 /** RP-45: the child's output is the step's; its failure passes through with code and retryable flag. */
 export function childEnded(tree: TreeExecutor, job: Job, child: RunState): void {
-  if (job.stage === "waiting") tree.wake(job.run, job);
+  if (job.stage === "waiting") wake(tree, job.run, job);
   if (child.status === "succeeded") {
     const schema = stepSchema(job);
     const output = child.output ?? null;

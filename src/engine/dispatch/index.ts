@@ -5,8 +5,9 @@
 import type { EventBody } from "../../domain/events.ts";
 import { reserveStep } from "../../domain/ledger.ts";
 import type { RunState } from "../../domain/state.ts";
-import type { ChildRequest, StepRequest } from "../program-host.ts";
+import type { ChildRequest, StepRequest } from "../requests.ts";
 import type { ToolSpec } from "../program.ts";
+import { refuse } from "../tree/asking.ts";
 import type { TreeExecutor } from "../tree/executor.ts";
 import { openWait } from "../tree/waiting.ts";
 import { isDropped, type Job } from "../work.ts";
@@ -111,7 +112,7 @@ export class Dispatch {
 export function reserveAndQueue(tree: TreeExecutor, job: Job): boolean {
   const counted = reserveStep(tree.ledger);
   if (!counted.ok) {
-    tree.refuse(job, counted.failure);
+    refuse(tree, job, counted.failure);
     return false;
   }
   tree.ledger = counted.ledger;

@@ -5,7 +5,7 @@ import { compileSchema, containsSecret, declaredSecrets, findCredential, secretH
 import { type Failure, failure, type SideEffect } from "../../domain/run.ts";
 import type { StepState } from "../../domain/state.ts";
 import type { OwnerAnswer, Posture, ToolDescriptor, ToolOutcome } from "../../ports/index.ts";
-import type { StepRequest } from "../program-host.ts";
+import type { StepRequest } from "../requests.ts";
 import type { ToolSpec } from "../program.ts";
 import { clip } from "../values.ts";
 import { approvalWait, repairWait, suspendStep } from "../tree/waiting.ts";

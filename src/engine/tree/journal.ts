@@ -296,6 +296,8 @@ export class TreeJournal {
 
   /** The commit landed: subscribers hear of it, then whoever waited goes on. */
   committed(): void {
+    // Poisoned while it was on its way, as when the lease was lost: whoever loads the tree anew finds what landed.
+    if (this.#poison !== undefined) return;
     const done = this.#inFlight;
     assert(done !== undefined, "a commit landed that was not in flight");
     this.#inFlight = undefined;
@@ -306,6 +308,7 @@ export class TreeJournal {
 
   /** Someone signalled the tree meanwhile: what they want is taken in first, then the same bytes go again. */
   async controlMoved(): Promise<TreeCommit | undefined> {
+    if (this.#poison !== undefined) return undefined;
     const pending = this.#inFlight;
     assert(pending !== undefined, "control moved without a commit in flight");
     this.controlVersion = await this.#options.onControl();

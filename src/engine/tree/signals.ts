@@ -10,7 +10,9 @@ import type { Signal } from "../../ports/index.ts";
 import { checkOutput } from "../dispatch/tool.ts";
 import type { ActiveRun, Job } from "../work.ts";
 import type { TreeExecutor } from "./executor.ts";
+import { wake } from "./parents.ts";
 import { pauseTree } from "./pausing.ts";
+import { feed } from "./starving.ts";
 import { finishCancel, stopOf, stopRun } from "./stopping.ts";
 import { closeWait, jobOfWait } from "./waiting.ts";
 
@@ -70,7 +72,7 @@ function raiseBudget(tree: TreeExecutor, runId: string, payload: JsonObject): vo
   tree.ledger = { ...tree.ledger, limits: tree.state(runId).budget };
   tree.permits.grow(tree.ledger.limits.max_concurrency - now.max_concurrency);
   tree.dispatch.agents.sweep();
-  tree.feed();
+  feed(tree);
 }
 
 function decide(tree: TreeExecutor, signal: Signal, payload: JsonObject): void {
@@ -102,11 +104,11 @@ function toolDecision(tree: TreeExecutor, job: Job, wait: Wait, decision: Decisi
   const { runId } = job.run;
   if (!decision.approved) {
     tree.append(runId, [{ type: "wait_closed", wait_id: wait.wait_id, by: "decision", decision }]);
-    tree.wake(job.run);
+    wake(tree, job.run);
     return tree.fail(job, failure("permission_denied", `${decision.decided_by} denied the use of "${wait.tool ?? "the tool"}"`));
   }
   tree.append(runId, [{ type: "grant_issued", wait_id: wait.wait_id, digest: wait.digest ?? "", decision }]);
-  tree.wake(job.run);
+  wake(tree, job.run);
   job.done = tree.background(tree.dispatch.granted(job, wait.wait_id));
 }
 
@@ -137,7 +139,7 @@ function repair(tree: TreeExecutor, run: ActiveRun, job: Job, wait: Wait, payloa
     },
   ]);
   if (tree.state(run.runId).stopping !== undefined) return repairStopped(tree, run, job, checked?.output);
-  tree.wake(run, job);
+  wake(tree, run, job);
   if (wait.stop_reason === "sibling_failed") return repairSibling(tree, run, job, checked?.output);
   job.stop = undefined;
   if (checked !== undefined) return tree.settle(job, { type: "succeeded", output: checked.output });

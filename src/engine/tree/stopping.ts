@@ -4,14 +4,15 @@
  * "cancelled": it waits for repair, and the answer ends the run as the stop would have.
  */
 import type { EventBody } from "../../domain/events.ts";
-import { frontier } from "../../domain/plan/index.ts";
+import { definitionKey, frontier } from "../../domain/plan/index.ts";
 import { failure, isTerminal, type StopReason } from "../../domain/run.ts";
 import { settleAgent } from "../../domain/ledger.ts";
 import { openSteps, type RunState, type StepState } from "../../domain/state.ts";
-import type { OpenRequest } from "../program-host.ts";
+import type { OpenRequest } from "../requests.ts";
 import { CANCELLED_PREFIX } from "../replay.ts";
 import type { ActiveRun, Job } from "../work.ts";
 import type { TreeExecutor } from "./executor.ts";
+import { parentWaits } from "./parents.ts";
 import { newWait, repairWaitFor } from "./waiting.ts";
 
 export interface Stop {
@@ -59,7 +60,7 @@ async function stopRuns(tree: TreeExecutor, ids: readonly string[], runId: strin
   for (const id of ids) endRun(tree, id, id === runId ? stop : { ...stop, reason: "cancelled" });
   for (const id of ids) suspendStopped(tree, id);
   const top = tree.runs.get(runId);
-  if (top !== undefined && !top.ended) tree.parentWaits(top, "repair");
+  if (top !== undefined && !top.ended) parentWaits(tree, top, "repair");
   tree.settleDown();
 }
 
@@ -134,7 +135,7 @@ function endRun(tree: TreeExecutor, runId: string, stop: Stop): void {
   }
   for (const step of open) events.push(settledBy(step, stop));
   if (stop.reason === "timeout" && open.length === 0) {
-    const definition = tree.services.definition(`${state.header.workflow_id}@${state.header.workflow_revision}`);
+    const definition = tree.services.definition(definitionKey(state.header.workflow_id, state.header.workflow_revision));
     for (const leaf of frontier(definition.plan))
       if (!state.steps.has(leaf))
         events.push({ type: "step_failed", step_id: leaf, visit: 1, failure: TIME_IS_UP });

@@ -4,10 +4,11 @@ import { hashJson, type Json } from "../../domain/json.ts";
 import { type Decision, failure, isTerminal, type RepairEvidence, type SideEffect, type Wait } from "../../domain/run.ts";
 import { intent, reserveAndQueue } from "../dispatch/index.ts";
 import type { WaitSpec } from "../program.ts";
-import type { StepRequest, WaitRequest } from "../program-host.ts";
+import type { StepRequest, WaitRequest } from "../requests.ts";
 import type { Outcome } from "../replay.ts";
 import type { ActiveRun, Job } from "../work.ts";
 import type { TreeExecutor } from "./executor.ts";
+import { wake } from "./parents.ts";
 
 type NewWait = Omit<Wait, "wait_id" | "run_id" | "since_ms" | "step_id">;
 
@@ -188,7 +189,7 @@ export type Closing =
 /** Ends an author's wait: the decision is written, the run goes on, the step has its outcome. */
 export function closeWait(tree: TreeExecutor, job: Job, wait: Wait, closing: Closing): void {
   tree.append(job.run.runId, [{ type: "wait_closed", wait_id: wait.wait_id, ...closing }]);
-  tree.wake(job.run);
+  wake(tree, job.run);
   tree.settle(job, outcomeOf(wait, closing));
 }
 

@@ -8,4 +8,12 @@ import { verbRoutes } from "./verbs.ts";
 import { waitRoutes } from "./waits.ts";
 import { workflowRoutes } from "./workflows.ts";
 
-export const ROUTES: readonly Route[] = [...metaRoutes, ...sessionRoutes, ...workflowRoutes, ...runsRoutes, ...runRoutes, ...verbRoutes, ...waitRoutes];
+export const ROUTES: readonly Route[] = [
+  ...metaRoutes,
+  ...sessionRoutes,
+  ...workflowRoutes,
+  ...runsRoutes,
+  ...runRoutes,
+  ...verbRoutes,
+  ...waitRoutes,
+];

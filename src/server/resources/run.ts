@@ -5,8 +5,24 @@ import type { OperatorEvent as OperatorEventDoc, PublicEvent as PublicEventDoc }
 import { canonicalJson } from "../../domain/json.ts";
 import { refusal } from "../problem.ts";
 import type { Answer, Asked, Route } from "../routes.ts";
-import { ok, route, RUN } from "../routes.ts";
-import { AttemptPage, attemptStatusList, cursor, EventPage, limit, PublicRun, queryInt, Run, RunFindings, RunPage, sha256, StepDetail, StepPage, stepStatusList, Why } from "../schemas.ts";
+import { ok, RUN, route } from "../routes.ts";
+import {
+  AttemptPage,
+  attemptStatusList,
+  cursor,
+  EventPage,
+  limit,
+  PublicRun,
+  queryInt,
+  Run,
+  RunFindings,
+  RunPage,
+  StepDetail,
+  StepPage,
+  sha256,
+  stepStatusList,
+  Why,
+} from "../schemas.ts";
 import { type Frame, stream, wantsStream } from "../sse.ts";
 import { listName, runParams } from "./shown.ts";
 
@@ -14,17 +30,36 @@ const since = queryInt(0, Number.MAX_SAFE_INTEGER).optional();
 const eventsQuery = z.object({
   since,
   limit: queryInt(1, 1_000).optional(),
-  view: z.enum(["public", "operator"]).optional().openapi({ description: "`operator` (operators only): events with their payloads" }),
+  view: z
+    .enum(["public", "operator"])
+    .optional()
+    .openapi({ description: "`operator` (operators only): events with their payloads" }),
 });
 type EventsAsked = Asked<z.output<typeof runParams>, z.output<typeof eventsQuery>>;
 
 export const runRoutes: readonly Route[] = [
   route(
-    { method: "get", path: RUN, role: "observer", tag: "runs", summary: "The run in its public form", params: runParams, responses: { 200: { description: "The run", schema: PublicRun } } },
+    {
+      method: "get",
+      path: RUN,
+      role: "observer",
+      tag: "runs",
+      summary: "The run in its public form",
+      params: runParams,
+      responses: { 200: { description: "The run", schema: PublicRun } },
+    },
     async ({ context, params: { session_id, run_id } }) => ok(await context.holdfast.runs.get(run_id, session_id)),
   ),
   route(
-    { method: "get", path: `${RUN}/inspect`, role: "operator", tag: "runs", summary: "The run with inputs, outputs and failures", params: runParams, responses: { 200: { description: "The run", schema: Run } } },
+    {
+      method: "get",
+      path: `${RUN}/inspect`,
+      role: "operator",
+      tag: "runs",
+      summary: "The run with inputs, outputs and failures",
+      params: runParams,
+      responses: { 200: { description: "The run", schema: Run } },
+    },
     async ({ context, params: { session_id, run_id } }) => ok(await context.holdfast.runs.inspect(run_id, session_id)),
   ),
   route(
@@ -47,7 +82,8 @@ export const runRoutes: readonly Route[] = [
         { name: "If-None-Match", description: "an ETag" },
       ],
     },
-    async ({ context, params: { session_id, run_id }, request }) => bytesAnswer(request, await context.holdfast.runs.output(run_id, session_id)),
+    async ({ context, params: { session_id, run_id }, request }) =>
+      bytesAnswer(request, await context.holdfast.runs.output(run_id, session_id)),
   ),
   route(
     {
@@ -64,7 +100,11 @@ export const runRoutes: readonly Route[] = [
       return {
         status: 200,
         body: Buffer.from(bytes),
-        headers: { "Content-Type": "application/octet-stream", "Content-Disposition": `attachment; filename="${params.sha256}"`, ETag: `"${params.sha256}"` },
+        headers: {
+          "Content-Type": "application/octet-stream",
+          "Content-Disposition": `attachment; filename="${params.sha256}"`,
+          ETag: `"${params.sha256}"`,
+        },
       };
     },
   ),
@@ -76,7 +116,7 @@ export const runRoutes: readonly Route[] = [
       tag: "runs",
       summary: "Events after a sequence, as a page or as they happen",
       about:
-        "With Accept: text/event-stream a stream (RP-87): `id` is the sequence, Last-Event-ID or `since` resumes without a loss or a repeat, `: hb` is a sign of life, and it ends after the terminal event; `event: bye` says that the server stops. Otherwise a JSON array; Link: rel=\"next\" when there is more.",
+        'With Accept: text/event-stream a stream (RP-87): `id` is the sequence, Last-Event-ID or `since` resumes without a loss or a repeat, `: hb` is a sign of life, and it ends after the terminal event; `event: bye` says that the server stops. Otherwise a JSON array; Link: rel="next" when there is more.',
       params: runParams,
       query: eventsQuery,
       responses: { 200: { description: "Events in order", schema: EventPage } },
@@ -84,13 +124,26 @@ export const runRoutes: readonly Route[] = [
       headers: [{ name: "Last-Event-ID", description: "the last sequence seen; wins over `since`" }],
     },
     async (asked) => {
-      if (asked.query.view === "operator" && !asked.operator) throw refusal("forbidden", "Cannot show events with their payloads: this token is an observer's; use view=public");
+      if (asked.query.view === "operator" && !asked.operator)
+        throw refusal(
+          "forbidden",
+          "Cannot show events with their payloads: this token is an observer's; use view=public",
+        );
       return wantsStream(asked.request) ? eventStream(asked) : eventPage(asked);
     },
   ),
   route(
-    { method: "get", path: `${RUN}/why`, role: "observer", tag: "runs", summary: "In plain words: where it stands, why, and what can be done", params: runParams, responses: { 200: { description: "Sentences; for observers without names and values", schema: Why } } },
-    async ({ context, params: { session_id, run_id }, operator }) => ok(await context.holdfast.runs.why(run_id, session_id, { public: !operator })),
+    {
+      method: "get",
+      path: `${RUN}/why`,
+      role: "observer",
+      tag: "runs",
+      summary: "In plain words: where it stands, why, and what can be done",
+      params: runParams,
+      responses: { 200: { description: "Sentences; for observers without names and values", schema: Why } },
+    },
+    async ({ context, params: { session_id, run_id }, operator }) =>
+      ok(await context.holdfast.runs.why(run_id, session_id, { public: !operator })),
   ),
   route(
     {
@@ -104,16 +157,28 @@ export const runRoutes: readonly Route[] = [
       responses: { 200: { description: "A page; operators also see times", schema: StepPage } },
     },
     async (asked) => {
-      const { context, params: { session_id, run_id }, query, operator } = asked;
+      const {
+        context,
+        params: { session_id, run_id },
+        query,
+        operator,
+      } = asked;
       const name = listName("steps", asked);
       const place = context.cursors.read(name, query.cursor);
       const page = await context.holdfast.runs.steps(
         run_id,
-        { limit: query.limit ?? 50, ...(query.status === undefined ? {} : { status: query.status }), ...(place === undefined ? {} : { cursor: place }) },
+        {
+          limit: query.limit ?? 50,
+          ...(query.status === undefined ? {} : { status: query.status }),
+          ...(place === undefined ? {} : { cursor: place }),
+        },
         session_id,
       );
       const steps = operator ? page.steps : page.steps.map(({ started_at_ms: _, ...step }) => step);
-      return ok({ steps, ...(page.next_cursor === undefined ? {} : { next_cursor: context.cursors.sign(name, page.next_cursor) }) });
+      return ok({
+        steps,
+        ...(page.next_cursor === undefined ? {} : { next_cursor: context.cursors.sign(name, page.next_cursor) }),
+      });
     },
   ),
   route(
@@ -123,10 +188,13 @@ export const runRoutes: readonly Route[] = [
       role: "operator",
       tag: "runs",
       summary: "One step with input, output and attempts",
-      params: runParams.extend({ instance: z.string().min(1).max(1_024).openapi({ description: "Instance id, percent-encoded" }) }),
+      params: runParams.extend({
+        instance: z.string().min(1).max(1_024).openapi({ description: "Instance id, percent-encoded" }),
+      }),
       responses: { 200: { description: "The step", schema: StepDetail } },
     },
-    async ({ context, params: { session_id, run_id, instance } }) => ok(await context.holdfast.runs.step(run_id, instance, session_id)),
+    async ({ context, params: { session_id, run_id, instance } }) =>
+      ok(await context.holdfast.runs.step(run_id, instance, session_id)),
   ),
   route(
     {
@@ -140,15 +208,26 @@ export const runRoutes: readonly Route[] = [
       responses: { 200: { description: "A page; it may be short and still have a next", schema: AttemptPage } },
     },
     async (asked) => {
-      const { context, params: { session_id, run_id }, query } = asked;
+      const {
+        context,
+        params: { session_id, run_id },
+        query,
+      } = asked;
       const name = listName("attempts", asked);
       const place = context.cursors.read(name, query.cursor);
       const page = await context.holdfast.runs.attempts(
         run_id,
-        { limit: query.limit ?? 50, ...(query.status === undefined ? {} : { status: query.status }), ...(place === undefined ? {} : { cursor: place }) },
+        {
+          limit: query.limit ?? 50,
+          ...(query.status === undefined ? {} : { status: query.status }),
+          ...(place === undefined ? {} : { cursor: place }),
+        },
         session_id,
       );
-      return ok({ attempts: page.attempts, ...(page.next_cursor === undefined ? {} : { next_cursor: context.cursors.sign(name, page.next_cursor) }) });
+      return ok({
+        attempts: page.attempts,
+        ...(page.next_cursor === undefined ? {} : { next_cursor: context.cursors.sign(name, page.next_cursor) }),
+      });
     },
   ),
   route(
@@ -162,7 +241,8 @@ export const runRoutes: readonly Route[] = [
       query: z.object({ limit: queryInt(1, 1_000).optional() }),
       responses: { 200: { description: "Findings", schema: RunFindings } },
     },
-    async ({ context, params: { session_id, run_id }, query }) => ok(await context.holdfast.runs.doctor(run_id, query.limit, session_id)),
+    async ({ context, params: { session_id, run_id }, query }) =>
+      ok(await context.holdfast.runs.doctor(run_id, query.limit, session_id)),
   ),
   route(
     {
@@ -176,7 +256,11 @@ export const runRoutes: readonly Route[] = [
       responses: { 200: { description: "A page", schema: RunPage } },
     },
     async (asked) => {
-      const { context, params: { session_id, run_id }, query } = asked;
+      const {
+        context,
+        params: { session_id, run_id },
+        query,
+      } = asked;
       await context.holdfast.runs.get(run_id, session_id);
       const name = listName("children", asked);
       const place = context.cursors.read(name, query.cursor);
@@ -187,7 +271,10 @@ export const runRoutes: readonly Route[] = [
         limit: query.limit ?? 50,
         ...(place === undefined ? {} : { cursor: place }),
       });
-      return ok({ runs: page.runs, ...(page.next_cursor === undefined ? {} : { next_cursor: context.cursors.sign(name, page.next_cursor) }) });
+      return ok({
+        runs: page.runs,
+        ...(page.next_cursor === undefined ? {} : { next_cursor: context.cursors.sign(name, page.next_cursor) }),
+      });
     },
   ),
   route(
@@ -203,8 +290,14 @@ export const runRoutes: readonly Route[] = [
     },
     async ({ context, params: { session_id, run_id }, query, request }) => {
       await context.holdfast.runs.get(run_id, session_id);
-      const lines = context.holdfast.runs.journal(run_id, { since: query.since ?? 0 }, session_id)[Symbol.asyncIterator]();
-      return { status: 200, body: journalBody(lines, request.signal), headers: { "Content-Type": "application/x-ndjson" } };
+      const lines = context.holdfast.runs
+        .journal(run_id, { since: query.since ?? 0 }, session_id)
+        [Symbol.asyncIterator]();
+      return {
+        status: 200,
+        body: journalBody(lines, request.signal),
+        headers: { "Content-Type": "application/x-ndjson" },
+      };
     },
   ),
 ];
@@ -229,12 +322,21 @@ function journalBody(lines: Lines, signal: AbortSignal): ReadableStream<Uint8Arr
 function startOf({ query, request }: EventsAsked): number {
   const header = request.headers.get("last-event-id");
   if (header === null || !wantsStream(request)) return query.since ?? 0;
-  if (!/^\d{1,16}$/.test(header) || !Number.isSafeInteger(Number(header))) throw refusal("usage", "Cannot resume: Last-Event-ID is no sequence that a stream gave; leave it out or use `since`");
+  if (!/^\d{1,16}$/.test(header) || !Number.isSafeInteger(Number(header)))
+    throw refusal(
+      "usage",
+      "Cannot resume: Last-Event-ID is no sequence that a stream gave; leave it out or use `since`",
+    );
   return Number(header);
 }
 
 async function eventStream(asked: EventsAsked): Promise<Answer> {
-  const { context, params: { session_id, run_id }, query, request } = asked;
+  const {
+    context,
+    params: { session_id, run_id },
+    query,
+    request,
+  } = asked;
   if (query.limit !== undefined) throw refusal("usage", "Cannot limit a stream: `limit` is for pages; leave it out");
   const from = startOf(asked);
   // Before the stream begins, so that another session's run is a plain 404.
@@ -249,11 +351,18 @@ async function eventStream(asked: EventsAsked): Promise<Answer> {
 }
 
 async function eventPage(asked: EventsAsked): Promise<Answer> {
-  const { context, params: { session_id, run_id }, query, url } = asked;
+  const {
+    context,
+    params: { session_id, run_id },
+    query,
+    url,
+  } = asked;
   const { runs } = context.holdfast;
   const most = query.limit ?? 1_000;
   const read = async (from: number, limit: number): Promise<readonly (OperatorEventDoc | PublicEventDoc)[]> =>
-    query.view === "operator" ? runs.events(run_id, { since: from, limit }, session_id) : runs.publicEvents(run_id, { since: from, limit }, session_id);
+    query.view === "operator"
+      ? runs.events(run_id, { since: from, limit }, session_id)
+      : runs.publicEvents(run_id, { since: from, limit }, session_id);
   const events = await read(query.since ?? 0, most);
   const last = events.at(-1);
   const more = last !== undefined && events.length === most && (await read(last.sequence, 1)).length > 0;
@@ -272,8 +381,13 @@ function bytesAnswer(request: Request, output: Parameters<typeof canonicalJson>[
   const range = /^bytes=(\d{0,15})-(\d{0,15})$/.exec(request.headers.get("range") ?? "");
   if (range === null || (range[1] === "" && range[2] === "")) return { status: 200, body: bytes, headers };
   const [first, last] = bounds(range[1] as string, range[2] as string, bytes.length);
-  if (first > last) return { status: 416, body: null, headers: { ...headers, "Content-Range": `bytes */${bytes.length}` } };
-  return { status: 206, body: bytes.subarray(first, last + 1), headers: { ...headers, "Content-Range": `bytes ${first}-${last}/${bytes.length}` } };
+  if (first > last)
+    return { status: 416, body: null, headers: { ...headers, "Content-Range": `bytes */${bytes.length}` } };
+  return {
+    status: 206,
+    body: bytes.subarray(first, last + 1),
+    headers: { ...headers, "Content-Range": `bytes ${first}-${last}/${bytes.length}` },
+  };
 }
 
 /** First and last byte; `-N` is the last N. */

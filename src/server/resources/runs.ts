@@ -2,7 +2,18 @@
 import { z } from "@hono/zod-openapi";
 import type { Route } from "../routes.ts";
 import { ok, route, SESSION } from "../routes.ts";
-import { cursor, limit, PublicRun, queryBool, RunPage, startRequest, statusList, WaitPage, waitTypeList, workflowId } from "../schemas.ts";
+import {
+  cursor,
+  limit,
+  PublicRun,
+  queryBool,
+  RunPage,
+  startRequest,
+  statusList,
+  WaitPage,
+  waitTypeList,
+  workflowId,
+} from "../schemas.ts";
 import { budgetOf, listName, locationOf, sessionParams as params, shownWait } from "./shown.ts";
 
 const listQuery = z.object({
@@ -31,7 +42,12 @@ export const runsRoutes: readonly Route[] = [
       errors: ["definition", "input", "preflight", "workflow_monetary_budget_unsupported", "idempotency_key_reused"],
     },
     async (asked) => {
-      const { context, params: { session_id }, body, key } = asked;
+      const {
+        context,
+        params: { session_id },
+        body,
+        key,
+      } = asked;
       const handle = await context.holdfast.start({
         workflow: `${body.workflow_id}@${body.revision}`,
         session: session_id,
@@ -44,7 +60,10 @@ export const runsRoutes: readonly Route[] = [
       return {
         status: 202,
         json: await context.holdfast.runs.get(handle.run_id, session_id),
-        headers: { ...locationOf(asked, session_id, handle.run_id), ...(handle.replayed ? { "Idempotent-Replay": "true" } : {}) },
+        headers: {
+          ...locationOf(asked, session_id, handle.run_id),
+          ...(handle.replayed ? { "Idempotent-Replay": "true" } : {}),
+        },
       };
     },
   ),
@@ -60,7 +79,11 @@ export const runsRoutes: readonly Route[] = [
       responses: { 200: { description: "A page", schema: RunPage } },
     },
     async (asked) => {
-      const { context, params: { session_id }, query } = asked;
+      const {
+        context,
+        params: { session_id },
+        query,
+      } = asked;
       const name = listName("runs", asked);
       const place = context.cursors.read(name, query.cursor);
       const page = await context.holdfast.runs.list({
@@ -72,7 +95,10 @@ export const runsRoutes: readonly Route[] = [
         ...(query.children === undefined ? {} : { children: query.children }),
         ...(place === undefined ? {} : { cursor: place }),
       });
-      return ok({ runs: page.runs, ...(page.next_cursor === undefined ? {} : { next_cursor: context.cursors.sign(name, page.next_cursor) }) });
+      return ok({
+        runs: page.runs,
+        ...(page.next_cursor === undefined ? {} : { next_cursor: context.cursors.sign(name, page.next_cursor) }),
+      });
     },
   ),
   route(
@@ -87,7 +113,12 @@ export const runsRoutes: readonly Route[] = [
       responses: { 200: { description: "A page; operators also see what is asked", schema: WaitPage } },
     },
     async (asked) => {
-      const { context, params: { session_id }, query, operator } = asked;
+      const {
+        context,
+        params: { session_id },
+        query,
+        operator,
+      } = asked;
       const name = listName("waits", asked);
       const place = context.cursors.read(name, query.cursor);
       const page = await context.holdfast.waits.list({

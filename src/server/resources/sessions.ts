@@ -31,7 +31,10 @@ export const sessionRoutes: readonly Route[] = [
     async (asked) => {
       const { context, query } = asked;
       const place = context.cursors.read(LIST, query.cursor);
-      const page = await context.holdfast.sessions.page({ limit: query.limit ?? 50, ...(place === undefined ? {} : { cursor: place }) });
+      const page = await context.holdfast.sessions.page({
+        limit: query.limit ?? 50,
+        ...(place === undefined ? {} : { cursor: place }),
+      });
       return ok({
         sessions: page.sessions.map((session) => shown(asked, session)),
         ...(page.next_cursor === undefined ? {} : { next_cursor: context.cursors.sign(LIST, page.next_cursor) }),
@@ -67,13 +70,22 @@ export const sessionRoutes: readonly Route[] = [
         });
         return await answerOf(asked, 201, created.session_id);
       } catch (error) {
-        if (body.name === undefined && key !== undefined && HoldfastError.is(error) && error.code === "conflict") return await answerOf(asked, 201, name);
+        if (body.name === undefined && key !== undefined && HoldfastError.is(error) && error.code === "conflict")
+          return await answerOf(asked, 201, name);
         throw error;
       }
     },
   ),
   route(
-    { method: "get", path: SESSION, role: "observer", tag: "sessions", summary: "One session", params, responses: { 200: { description: "The session", schema: Session } } },
+    {
+      method: "get",
+      path: SESSION,
+      role: "observer",
+      tag: "sessions",
+      summary: "One session",
+      params,
+      responses: { 200: { description: "The session", schema: Session } },
+    },
     async (asked) => ok(shown(asked, await asked.context.holdfast.sessions.get(asked.params.session_id))),
   ),
   route(
@@ -107,7 +119,8 @@ export const sessionRoutes: readonly Route[] = [
       role: "observer",
       tag: "sessions",
       summary: "Changes of any run of the session, as they happen",
-      about: "An event stream of {version: 3, run_id, event_sequence, changed_at_ms}: next → read on, seen → ignore, gap → read the run's events. It has no history: read the list first.",
+      about:
+        "An event stream of {version: 3, run_id, event_sequence, changed_at_ms}: next → read on, seen → ignore, gap → read the run's events. It has no history: read the list first.",
       params,
       responses: { 200: { description: "An event stream", type: "text/event-stream" } },
       errors: ["rate_limited"],
@@ -116,7 +129,8 @@ export const sessionRoutes: readonly Route[] = [
       // Before the stream begins, so that an unknown session is a plain 404.
       await context.holdfast.sessions.get(session_id);
       return stream(context, request, async function* (signal) {
-        for await (const change of context.holdfast.changes({ signal }, session_id)) yield { event: "change", data: change };
+        for await (const change of context.holdfast.changes({ signal }, session_id))
+          yield { event: "change", data: change };
       });
     },
   ),

@@ -17,7 +17,11 @@ export function listName(kind: string, asked: Pick<Asked, "params" | "query">): 
 }
 
 /** `Location` of a run that was made. */
-export function locationOf(asked: Pick<Asked, "context">, session: string, run_id: string): { readonly Location: string } {
+export function locationOf(
+  asked: Pick<Asked, "context">,
+  session: string,
+  run_id: string,
+): { readonly Location: string } {
   const path = RUN.replace("{session_id}", encodeURIComponent(session)).replace("{run_id}", encodeURIComponent(run_id));
   return { Location: `${asked.context.basePath}${path}` };
 }
@@ -28,7 +32,11 @@ export function shownWait(wait: Wait, operator: boolean): object {
 }
 
 /** zod says "or undefined" where our types say "absent". */
-export function budgetOf(budget: { readonly [field in keyof Budgets]?: number | undefined } | undefined): { readonly budget?: Partial<Budgets> } {
+export function budgetOf(budget: { readonly [field in keyof Budgets]?: number | undefined } | undefined): {
+  readonly budget?: Partial<Budgets>;
+} {
   if (budget === undefined) return {};
-  return { budget: Object.fromEntries(Object.entries(budget).filter(([, value]) => value !== undefined)) as Partial<Budgets> };
+  return {
+    budget: Object.fromEntries(Object.entries(budget).filter(([, value]) => value !== undefined)) as Partial<Budgets>,
+  };
 }

@@ -1,19 +1,31 @@
 /** What moves a run: cancel, pause, resume, restart, retry, more budget. */
 import type { Verb } from "../../access/api.ts";
 import type { Answer, Route } from "../routes.ts";
-import { route, RUN } from "../routes.ts";
+import { RUN, route } from "../routes.ts";
 import { budgetRaise, emptyRequest, Pending, PublicRun, reasonRequest, retryRequest } from "../schemas.ts";
 import { budgetOf, locationOf, type RunAsked, runParams } from "./shown.ts";
 
 /** The run as it now is, or what waits for its holder (R-1). */
-export async function verbAnswer({ context, params: { session_id, run_id } }: RunAsked, verb: Verb, status = 200): Promise<Answer> {
-  if (verb.pending) return { status: 202, json: { pending: true, run_id, ...(verb.signal_id === undefined ? {} : { signal_id: verb.signal_id }) } };
+export async function verbAnswer(
+  { context, params: { session_id, run_id } }: RunAsked,
+  verb: Verb,
+  status = 200,
+): Promise<Answer> {
+  if (verb.pending)
+    return {
+      status: 202,
+      json: { pending: true, run_id, ...(verb.signal_id === undefined ? {} : { signal_id: verb.signal_id }) },
+    };
   return { status, json: await context.holdfast.runs.get(run_id, session_id), about: run_id };
 }
 
 /** A request that was answered before is answered with the run as it is now. */
 export function replayRun(status: number) {
-  return async ({ context, params: { session_id } }: RunAsked, about: string): Promise<Answer> => ({ status, json: await context.holdfast.runs.get(about, session_id), about });
+  return async ({ context, params: { session_id } }: RunAsked, about: string): Promise<Answer> => ({
+    status,
+    json: await context.holdfast.runs.get(about, session_id),
+    about,
+  });
 }
 
 const PENDING = { 202: { description: "No lease holder has taken it yet; it will be", schema: Pending } };
@@ -35,7 +47,16 @@ function resume(path: string): Route {
       responses: { 202: THE_RUN },
       errors: ["not_possible", "terminal", "conflict", "nondeterminism"],
     },
-    async (asked) => verbAnswer(asked, await asked.context.holdfast.runs.resume(asked.params.run_id, { decided_by: asked.decided_by }, asked.params.session_id), 202),
+    async (asked) =>
+      verbAnswer(
+        asked,
+        await asked.context.holdfast.runs.resume(
+          asked.params.run_id,
+          { decided_by: asked.decided_by },
+          asked.params.session_id,
+        ),
+        202,
+      ),
   );
 }
 
@@ -59,7 +80,14 @@ export const verbRoutes: readonly Route[] = [
     async (asked) => {
       const { run_id, session_id } = asked.params;
       const { reason } = asked.body;
-      return verbAnswer(asked, await asked.context.holdfast.runs.cancel(run_id, { decided_by: asked.decided_by, ...(reason === undefined ? {} : { reason }) }, session_id));
+      return verbAnswer(
+        asked,
+        await asked.context.holdfast.runs.cancel(
+          run_id,
+          { decided_by: asked.decided_by, ...(reason === undefined ? {} : { reason }) },
+          session_id,
+        ),
+      );
     },
   ),
   route(
@@ -80,7 +108,14 @@ export const verbRoutes: readonly Route[] = [
     async (asked) => {
       const { run_id, session_id } = asked.params;
       const { reason } = asked.body;
-      return verbAnswer(asked, await asked.context.holdfast.runs.pause(run_id, { decided_by: asked.decided_by, ...(reason === undefined ? {} : { reason }) }, session_id));
+      return verbAnswer(
+        asked,
+        await asked.context.holdfast.runs.pause(
+          run_id,
+          { decided_by: asked.decided_by, ...(reason === undefined ? {} : { reason }) },
+          session_id,
+        ),
+      );
     },
   ),
   route(
@@ -98,7 +133,10 @@ export const verbRoutes: readonly Route[] = [
     async (asked) => {
       const { run_id, session_id } = asked.params;
       const { budget = {} } = budgetOf(asked.body);
-      return verbAnswer(asked, await asked.context.holdfast.runs.raiseBudget(run_id, budget, { decided_by: asked.decided_by }, session_id));
+      return verbAnswer(
+        asked,
+        await asked.context.holdfast.runs.raiseBudget(run_id, budget, { decided_by: asked.decided_by }, session_id),
+      );
     },
   ),
   route(
@@ -117,9 +155,19 @@ export const verbRoutes: readonly Route[] = [
       errors: ["not_possible", "terminal", "preflight"],
     },
     async (asked) => {
-      const { context, params: { run_id, session_id } } = asked;
-      const handle = await context.holdfast.runs.retry(run_id, asked.body.step_id, session_id, { started_by: asked.decided_by });
-      return { status: 202, json: await context.holdfast.runs.get(handle.run_id, session_id), headers: locationOf(asked, session_id, handle.run_id), about: handle.run_id };
+      const {
+        context,
+        params: { run_id, session_id },
+      } = asked;
+      const handle = await context.holdfast.runs.retry(run_id, asked.body.step_id, session_id, {
+        started_by: asked.decided_by,
+      });
+      return {
+        status: 202,
+        json: await context.holdfast.runs.get(handle.run_id, session_id),
+        headers: locationOf(asked, session_id, handle.run_id),
+        about: handle.run_id,
+      };
     },
   ),
   resume(`${RUN}/resume`),
@@ -139,13 +187,26 @@ export const verbRoutes: readonly Route[] = [
       errors: ["terminal", "not_possible", "preflight", "idempotency_key_reused"],
     },
     async (asked) => {
-      const { context, params: { run_id, session_id }, key } = asked;
+      const {
+        context,
+        params: { run_id, session_id },
+        key,
+      } = asked;
       // A blank can stand in no caller's key, so a restart's never meets a start's.
-      const handle = await context.holdfast.runs.restart(run_id, session_id, "explicit", key === undefined ? undefined : `restart ${run_id} ${key}`, { started_by: asked.decided_by });
+      const handle = await context.holdfast.runs.restart(
+        run_id,
+        session_id,
+        "explicit",
+        key === undefined ? undefined : `restart ${run_id} ${key}`,
+        { started_by: asked.decided_by },
+      );
       return {
         status: 202,
         json: await context.holdfast.runs.get(handle.run_id, session_id),
-        headers: { ...locationOf(asked, session_id, handle.run_id), ...(handle.replayed ? { "Idempotent-Replay": "true" } : {}) },
+        headers: {
+          ...locationOf(asked, session_id, handle.run_id),
+          ...(handle.replayed ? { "Idempotent-Replay": "true" } : {}),
+        },
       };
     },
   ),

@@ -2,7 +2,7 @@
 import { z } from "@hono/zod-openapi";
 import { refusal } from "../problem.ts";
 import type { Route } from "../routes.ts";
-import { ok, route, RUN } from "../routes.ts";
+import { ok, RUN, route } from "../routes.ts";
 import { answerRequest, decisionRequest, Pending, PublicRun, repairRequest, sha256, WaitPage } from "../schemas.ts";
 import { type RunAsked, runParams } from "./shown.ts";
 import { replayRun, verbAnswer } from "./verbs.ts";
@@ -23,7 +23,10 @@ function decision(kind: "approve" | "deny"): Route {
       body: decisionRequest,
       keyed: "memory",
       replay: replayRun(200),
-      responses: { 200: { description: "The run", schema: PublicRun }, 202: { description: "No lease holder has taken it yet; it will be", schema: Pending } },
+      responses: {
+        200: { description: "The run", schema: PublicRun },
+        202: { description: "No lease holder has taken it yet; it will be", schema: Pending },
+      },
       errors: ["conflict", "terminal", "not_possible"],
     },
     async (asked) => {
@@ -37,9 +40,19 @@ function decision(kind: "approve" | "deny"): Route {
 
 export const waitRoutes: readonly Route[] = [
   route(
-    { method: "get", path: `${RUN}/waits`, role: "observer", tag: "waits", summary: "What the run waits for", params: runParams, responses: { 200: { description: "All, oldest first", schema: WaitPage } } },
+    {
+      method: "get",
+      path: `${RUN}/waits`,
+      role: "observer",
+      tag: "waits",
+      summary: "What the run waits for",
+      params: runParams,
+      responses: { 200: { description: "All, oldest first", schema: WaitPage } },
+    },
     async ({ context, params: { session_id, run_id }, operator }) => {
-      const { waits } = operator ? await context.holdfast.runs.inspect(run_id, session_id) : await context.holdfast.runs.get(run_id, session_id);
+      const { waits } = operator
+        ? await context.holdfast.runs.inspect(run_id, session_id)
+        : await context.holdfast.runs.get(run_id, session_id);
       return ok({ waits });
     },
   ),
@@ -56,12 +69,23 @@ export const waitRoutes: readonly Route[] = [
       body: answerRequest,
       keyed: "memory",
       replay: replayRun(200),
-      responses: { 200: { description: "The run", schema: PublicRun }, 202: { description: "No lease holder has taken it yet; it will be", schema: Pending } },
+      responses: {
+        200: { description: "The run", schema: PublicRun },
+        202: { description: "No lease holder has taken it yet; it will be", schema: Pending },
+      },
       errors: ["input", "conflict", "terminal", "not_possible"],
     },
     async (asked) => {
       const { run_id, wait_id, session_id } = asked.params;
-      return verbAnswer(asked, await asked.context.holdfast.waits.answer(run_id, wait_id, { value: asked.body.value, decided_by: asked.decided_by }, session_id));
+      return verbAnswer(
+        asked,
+        await asked.context.holdfast.waits.answer(
+          run_id,
+          wait_id,
+          { value: asked.body.value, decided_by: asked.decided_by },
+          session_id,
+        ),
+      );
     },
   ),
   route(
@@ -71,18 +95,23 @@ export const waitRoutes: readonly Route[] = [
       role: "operator",
       tag: "waits",
       summary: "Say what became of a step whose outcome is unknown",
-      about: "Of one exact attempt (GD-74): `evidence.dispatch_id` of the wait. Nothing is sent but by `retry`, as a new attempt under a new id.",
+      about:
+        "Of one exact attempt (GD-74): `evidence.dispatch_id` of the wait. Nothing is sent but by `retry`, as a new attempt under a new id.",
       params: runParams.extend({ dispatch_id: sha256 }),
       body: repairRequest,
       keyed: "memory",
       replay: replayRun(200),
-      responses: { 200: { description: "The run", schema: PublicRun }, 202: { description: "No lease holder has taken it yet; it will be", schema: Pending } },
+      responses: {
+        200: { description: "The run", schema: PublicRun },
+        202: { description: "No lease holder has taken it yet; it will be", schema: Pending },
+      },
       errors: ["conflict", "terminal", "not_possible", "input"],
     },
     async (asked) => {
       const { run_id, dispatch_id, session_id } = asked.params;
       const step = await stepOf(asked, dispatch_id);
-      if (step === undefined) throw refusal("not_found", "Cannot repair this attempt: the run has none with that id; see the run's attempts");
+      if (step === undefined)
+        throw refusal("not_found", "Cannot repair this attempt: the run has none with that id; see the run's attempts");
       const request = { ...asked.body, decided_by: asked.decided_by, dispatch_id };
       return verbAnswer(asked, await asked.context.holdfast.waits.repair(run_id, step, request, session_id));
     },
@@ -93,14 +122,21 @@ export const waitRoutes: readonly Route[] = [
 const MAX_PAGES = 50;
 
 /** The step that an attempt is of: mostly one that waits, else one whose repair is sent again. */
-async function stepOf({ context, params: { run_id, session_id } }: RunAsked, dispatch_id: string): Promise<string | undefined> {
+async function stepOf(
+  { context, params: { run_id, session_id } }: RunAsked,
+  dispatch_id: string,
+): Promise<string | undefined> {
   const { runs } = context.holdfast;
   const { waits } = await runs.inspect(run_id, session_id);
   const open = waits.find((wait) => wait.evidence?.dispatch_id === dispatch_id)?.step_id;
   if (open !== undefined) return open;
   let cursor: string | undefined;
   for (let page = 0; page < MAX_PAGES; page++) {
-    const { attempts, next_cursor } = await runs.attempts(run_id, { limit: 200, ...(cursor === undefined ? {} : { cursor }) }, session_id);
+    const { attempts, next_cursor } = await runs.attempts(
+      run_id,
+      { limit: 200, ...(cursor === undefined ? {} : { cursor }) },
+      session_id,
+    );
     const found = attempts.find((attempt) => attempt.dispatch_id === dispatch_id);
     if (found !== undefined || next_cursor === undefined) return found?.step_id;
     cursor = next_cursor;

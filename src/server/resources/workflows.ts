@@ -49,7 +49,11 @@ export const workflowRoutes: readonly Route[] = [
     async ({ context, params: { session_id }, query, operator }) => {
       await context.holdfast.sessions.get(session_id);
       const { workflows, publication_revision } = await context.holdfast.workflows.publication();
-      const wanted = workflows.filter((entry) => (query.kind === undefined || entry.kind === query.kind) && (query.state === undefined || entry.state === query.state));
+      const wanted = workflows.filter(
+        (entry) =>
+          (query.kind === undefined || entry.kind === query.kind) &&
+          (query.state === undefined || entry.state === query.state),
+      );
       return ok({ workflows: wanted.map((entry) => shown(entry, operator)), publication_revision });
     },
   ),
@@ -69,7 +73,11 @@ export const workflowRoutes: readonly Route[] = [
       await context.holdfast.sessions.get(session_id);
       const ref = query.revision === undefined ? workflow_id : `${workflow_id}@${query.revision}`;
       const { entry, plan, source } = await context.holdfast.workflows.show(ref);
-      return ok({ ...shown(entry, operator), ...(plan === undefined ? {} : { plan }), ...(operator ? { source_text: source } : {}) });
+      return ok({
+        ...shown(entry, operator),
+        ...(plan === undefined ? {} : { plan }),
+        ...(operator ? { source_text: source } : {}),
+      });
     },
   ),
   route(
@@ -88,7 +96,10 @@ export const workflowRoutes: readonly Route[] = [
       const ending = ENDINGS[body.format];
       const name = body.file_name ?? `workflow${ending}`;
       if (!name.toLowerCase().endsWith(ending) && !(ending === ".yaml" && name.toLowerCase().endsWith(".yml")))
-        throw refusal("usage", `Cannot check ${JSON.stringify(name)} as ${body.format}: its name ends otherwise; use a name that ends in ${ending}`);
+        throw refusal(
+          "usage",
+          `Cannot check ${JSON.stringify(name)} as ${body.format}: its name ends otherwise; use a name that ends in ${ending}`,
+        );
       const diagnostics = await context.holdfast.workflows.check(body.source, name);
       return ok({ ok: !diagnostics.some((each) => each.severity === "error"), diagnostics });
     },
@@ -110,7 +121,11 @@ export const workflowRoutes: readonly Route[] = [
       await context.holdfast.sessions.get(session_id);
       const ref = body.revision === undefined ? workflow_id : `${workflow_id}@${body.revision}`;
       return ok(
-        await context.holdfast.workflows.preview(ref, { session: session_id, ...(body.args === undefined ? {} : { args: body.args }), ...budgetOf(body.budget) }),
+        await context.holdfast.workflows.preview(ref, {
+          session: session_id,
+          ...(body.args === undefined ? {} : { args: body.args }),
+          ...budgetOf(body.budget),
+        }),
       );
     },
   ),

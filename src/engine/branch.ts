@@ -1,0 +1,69 @@
+/**
+ * What a program holds in its hand: one branch of it, asking its host. A branch that was cancelled is silent, with all
+ * that began below it: what it still asks is never answered.
+ */
+import type { Json } from "../domain/json.ts";
+import type { DefinitionRef, ProgramContext, StepSpec, WaitSpec } from "./program.ts";
+import type { ProgramHost } from "./program-host.ts";
+
+const NEVER: Promise<never> = new Promise(() => undefined);
+
+export class BranchContext implements ProgramContext {
+  readonly #host: ProgramHost;
+  readonly #chain: readonly BranchContext[];
+  closed = false;
+
+  constructor(host: ProgramHost, parents: readonly BranchContext[]) {
+    this.#host = host;
+    this.#chain = [...parents, this];
+  }
+
+  get args(): Json {
+    return this.#host.args;
+  }
+
+  get signal(): AbortSignal {
+    return this.#host.signal;
+  }
+
+  get #silent(): boolean {
+    return this.#chain.some((branch) => branch.closed);
+  }
+
+  step(instance: string, spec: StepSpec, input: Json): Promise<Json> {
+    return this.#silent ? NEVER : this.#host.ask(this.#chain, instance, input, { kind: "step", spec });
+  }
+
+  wait(instance: string, spec: WaitSpec): Promise<Json> {
+    if (this.#silent) return NEVER;
+    return this.#host.ask(this.#chain, instance, spec as unknown as Json, { kind: "wait", spec });
+  }
+
+  child(instance: string, definition: DefinitionRef, args: Json): Promise<Json> {
+    return this.#silent ? NEVER : this.#host.ask(this.#chain, instance, args, { kind: "child", definition });
+  }
+
+  skip(instance: string, reason: string): void {
+    if (!this.#silent) this.#host.skip(instance, reason);
+  }
+
+  decide(key: string, compute: () => Json): Promise<Json> {
+    return this.#silent ? NEVER : this.#host.decide(key, compute);
+  }
+
+  admit(key: string, items: number, leavesPerItem: number): Promise<void> {
+    return this.#silent ? NEVER : this.#host.admit(key, items, leavesPerItem);
+  }
+
+  retry(key: string, delayMs: number): Promise<void> {
+    return this.#silent ? NEVER : this.#host.retry(this.#chain, key, delayMs);
+  }
+
+  branch(): ProgramContext {
+    return new BranchContext(this.#host, this.#chain);
+  }
+
+  cancel(branches: readonly ProgramContext[], key: string): Promise<void> {
+    return this.#silent ? NEVER : this.#host.cancel(branches as readonly BranchContext[], key);
+  }
+}

@@ -14,7 +14,7 @@ const WORKFLOWS = [
   plan("ask", [{ id: "write", type: "tool", tool: "write", args: { n: 1 }, capabilities: ["write"] }], leaf("write")),
   plan("gate", [{ id: "gate", type: "approval", prompt: "Go on?" }], leaf("gate")),
   plan("number", [{ id: "n", type: "input", prompt: "How many?", schema: { type: "integer", minimum: 0 } }], leaf("n")),
-  plan("lost", [{ id: "lose", type: "tool", tool: "lose", args: {}, capabilities: ["read"] }], leaf("lose")),
+  plan("lost", [{ id: "lose", type: "tool", tool: "lose", args: {}, capabilities: ["lose"] }], leaf("lose")),
 ];
 
 const ends: (() => Promise<void>)[] = [];
@@ -32,13 +32,13 @@ async function world(): Promise<World> {
   ends.push(() => rm(folder, { recursive: true, force: true }));
   const written: unknown[] = [];
   const tools = [
-    defineTool({ name: "write", description: "Writes.", input: ANY, capabilities: ["write"], run: (input) => void written.push(input) ?? { wrote: true } }),
+    defineTool({ name: "write", description: "Writes.", input: ANY, capabilities: ["write"], run: (input) => ({ wrote: written.push(input) }) }),
     defineTool({
       name: "lose",
       description: "Breaks off.",
       input: ANY,
       output: { type: "object", required: ["id"], properties: { id: { type: "integer" } } },
-      capabilities: ["read"],
+      capabilities: ["lose"],
       run: () => Promise.reject(new Error("gone")),
     }),
   ];
@@ -49,7 +49,7 @@ async function world(): Promise<World> {
         workspace: folder,
         store: `sqlite:${join(folder, "store.db")}`,
         trust: true,
-        permissions: { read: "allow", write: "ask" },
+        permissions: { read: "allow", write: "ask", lose: "allow" },
         workflows: WORKFLOWS,
         tools,
         worker: false,
@@ -288,7 +288,7 @@ describe("attempts", () => {
       workflows: [
         plan("many", [{ id: "each", type: "tool", tool: "flaky", args: {}, capabilities: ["read"], failure: "continue_with_error" }], {
           type: "map",
-          source: { from: "const", value: Array.from({ length: 40 }, (_, i) => i) },
+          source: { from: "literal", value: Array.from({ length: 40 }, (_, i) => i) },
           item: "item",
           body: leaf("each"),
         }),

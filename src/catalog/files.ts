@@ -213,7 +213,18 @@ interface Walk {
   entries: number;
 }
 
+/** False also where that cannot be told: what follows says why. */
+function isMissing(path: string): boolean {
+  try {
+    return lstatSync(path, { throwIfNoEntry: false }) === undefined;
+  } catch {
+    return false;
+  }
+}
+
 function walkFolder(walk: Walk, folder: string, depth: number): void {
+  // Most folders that are looked for at every start are not there: one call says so, without an exception.
+  if (isMissing(folder)) return;
   const real = realPath(folder);
   if (real === undefined) {
     if (isLink(folder)) fault(walk, folder, "link_outside", OUTSIDE.message);

@@ -1,10 +1,12 @@
 /** The engine: journal writer, executor, dispatch, recovery, and the program interpreters. */
 export { Driver, type DriverOptions } from "./driver.ts";
-export { Engine, ENGINE_VERSION, type EngineOptions, type NewRun, type Subscriber } from "./engine.ts";
+export { ENGINE_VERSION } from "./custody.ts";
+export { Engine, type NewRun } from "./engine.ts";
 export { StepFailure } from "./program.ts";
 export { systemClock, systemIds } from "./system.ts";
 export { type Standing, standing } from "./tree/standing.ts";
 export { loadHeader, loadRun, readJournal } from "./tree/loading.ts";
 export { exportLines, exportSnapshot, type Imported, importJournal, MAX_LINE_BYTES } from "./transfer.ts";
 export { hydrateEvents, readArtifact, unpackText } from "./values.ts";
-export { DEFAULT_LIMITS, type EngineLimits, type EnginePorts } from "./work.ts";
+export type { Subscriber } from "./watchers.ts";
+export { DEFAULT_LIMITS, type EngineLimits, type EngineOptions, type EnginePorts } from "./work.ts";

@@ -34,7 +34,7 @@ export interface Artifact {
 const VALUE_FIELDS = ["output", "input", "value", "receipt", "result"] as const;
 const WAIT_FIELDS = ["details", "input", "schema"] as const;
 
-export function toArtifact(value: Json): Artifact {
+function toArtifact(value: Json): Artifact {
   const bytes = Buffer.from(canonicalJson(value), "utf8");
   return { sha256: sha256(bytes), bytes };
 }

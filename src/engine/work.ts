@@ -1,4 +1,4 @@
-/** The words that the executor of a run tree and the dispatch module share. */
+/** The words that the parts of the engine share: what it is given, and what is open in a run tree. */
 import type { Json } from "../domain/json.ts";
 import type { Definition } from "../domain/plan/definition.ts";
 import type { Failure, SideEffect, StopReason } from "../domain/run.ts";
@@ -35,6 +35,22 @@ export const DEFAULT_LIMITS: EngineLimits = {
   open_runs: 1_000_000,
   recoveries: 5,
 };
+
+export interface EngineOptions {
+  readonly ports: EnginePorts;
+  readonly limits?: Partial<EngineLimits>;
+  readonly recovery?: "auto" | "manual";
+  /** Whether the workspace is trusted now; asked at every dispatch (RP-20). */
+  readonly trusted: () => boolean;
+  readonly workspace: string;
+  readonly log?: (level: "info" | "warn" | "error", message: string, details: Record<string, unknown>) => void;
+}
+
+/**
+ * Why programs are started: a person asked (refusals throw), the process goes on by itself, something that was
+ * waited for has happened, or a limit was raised.
+ */
+export type How = "explicit" | "auto" | "woken" | "raised";
 
 /** A run of the tree whose program is in memory. */
 export interface ActiveRun {

@@ -27,4 +27,3 @@ export function bundleOf(documents: readonly unknown[] | Bundle): Bundle {
     definitions: Object.fromEntries(definitions.map((each) => [definitionKey(each.id, each.revision), each])),
   };
 }
-

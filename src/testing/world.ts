@@ -8,15 +8,7 @@ import { HoldfastError } from "../domain/errors.ts";
 import type { EventBody, RunEvent } from "../domain/events.ts";
 import { dispatchId, parseEvents } from "../domain/journal.ts";
 import { canonicalJson, hashJson, type Json } from "../domain/json.ts";
-import {
-  type Bundle,
-  bundleHash,
-  compilePlan,
-  DEFAULT_INVOCATION_POLICY,
-  type Definition,
-  definitionKey,
-  rootDefinition,
-} from "../domain/plan/index.ts";
+import { type Bundle, bundleHash, type Definition, rootDefinition } from "../domain/plan/index.ts";
 import { type Budgets, type Durability, isTerminal, type RunHeader, type SideEffect } from "../domain/run.ts";
 import type { RunState } from "../domain/state.ts";
 import { Driver, ENGINE_VERSION, Engine, type EngineLimits, loadRun, unpackText } from "../engine/index.ts";
@@ -33,8 +25,8 @@ import type {
 } from "../ports/index.ts";
 import { openSqliteStore } from "../stores/sqlite/index.ts";
 import { type ProcessClock, SimulatedClock } from "./clock.ts";
-import { EffectLedger } from "./effects.ts";
 import { bundleOf } from "./definitions.ts";
+import { EffectLedger } from "./effects.ts";
 import { type FaultPlan, faultyStore } from "./faulty-store.ts";
 import { eventsOf, readHistory } from "./history.ts";
 import { SESSION_ID, sessionRecord } from "./journals.ts";
@@ -85,7 +77,6 @@ export interface StartOptions {
 const MAX_LOG = 1_000;
 const ALLOW: PolicyPort = { fingerprint: "allow", decide: () => ({ decision: "allow" }) };
 const NO_SECRETS: SecretPort = { resolve: async () => ({ ok: false, reason: "none is configured" }) };
-const NEVER: Promise<never> = new Promise(() => undefined);
 
 /** One process of the world: an engine, its handle on the store, its clock and its tools. */
 export class WorldProcess {

@@ -231,14 +231,10 @@ export class TreeExecutor {
   }
 
   /** Appends the terminal event and tells the parent (RP-45). */
-  finish(run: ActiveRun, outcome: Outcome | { readonly type: "cancelled"; readonly reason?: string; readonly decided_by?: string }): void {
+  finish(run: ActiveRun, outcome: Outcome): void {
     if (run.ended) return;
     if (outcome.type === "succeeded") this.append(run.runId, [{ type: "run_succeeded", output: outcome.output }]);
-    else if (outcome.type === "failed") this.append(run.runId, [{ type: "run_failed", failure: outcome.failure }]);
-    else {
-      const { type: _, ...rest } = outcome;
-      this.append(run.runId, [{ type: "run_cancelled", ...rest }]);
-    }
+    else this.append(run.runId, [{ type: "run_failed", failure: outcome.failure }]);
     this.ended(run);
   }
 

@@ -6,6 +6,7 @@ import type { EventBody } from "../../domain/events.ts";
 import type { JsonObject } from "../../domain/json.ts";
 import { isTerminal } from "../../domain/run.ts";
 import { openSteps } from "../../domain/state.ts";
+import { atMost } from "../timing.ts";
 import type { TreeExecutor } from "./executor.ts";
 import { newWait, repairWaitFor } from "./waiting.ts";
 
@@ -23,13 +24,8 @@ export async function pauseTree(tree: TreeExecutor, payload: JsonObject): Promis
     [...run.jobs.values()].filter((job) => job.stage === "running" && job.request.kind === "step" && !job.ended),
   );
   if (running.length > 0) {
-    const { clock } = tree.ports;
-    let timer: { cancel(): void } | undefined;
-    const grace = new Promise<void>((resolve) => {
-      timer = clock.at(clock.now() + tree.services.limits.stop_grace_ms, resolve);
-    });
-    await Promise.race([Promise.all(running.map((job) => job.done)), grace]);
-    timer?.cancel();
+    const all = Promise.all(running.map((job) => job.done));
+    await atMost(tree.ports.clock, tree.services.limits.stop_grace_ms, all);
   }
   if (tree.closed || tree.journal.poisoned !== undefined) return;
   const by = typeof payload.decided_by === "string" ? payload.decided_by : "unknown";

@@ -153,7 +153,7 @@ function repair(tree: TreeExecutor, run: ActiveRun, job: Job, wait: Wait, payloa
   tree.fail(job, failure(code, message ?? `a person settled the step as ${resolution}`));
 }
 
-export function repairedOutput(tree: TreeExecutor, job: Job, value: Json): ReturnType<typeof checkOutput> {
+function repairedOutput(tree: TreeExecutor, job: Job, value: Json): ReturnType<typeof checkOutput> {
   const { request } = job;
   const spec = request.kind === "step" ? request.spec : undefined;
   const tool = spec?.kind === "tool" ? tree.ports.tools.describe(spec.tool) : undefined;

@@ -8,6 +8,7 @@ import { definitionKey, frontier } from "../../domain/plan/index.ts";
 import { failure, isTerminal, type StopReason } from "../../domain/run.ts";
 import { settleAgent } from "../../domain/ledger.ts";
 import { openSteps, type RunState, type StepState } from "../../domain/state.ts";
+import { atMost } from "../timing.ts";
 import type { OpenRequest } from "../requests.ts";
 import { CANCELLED_PREFIX } from "../replay.ts";
 import type { ActiveRun, Job } from "../work.ts";
@@ -78,7 +79,7 @@ function quiet(run: ActiveRun): void {
 }
 
 /** Tells jobs to stop and waits until they have, or the grace is over. Agents are waited for to their end (RP-44). */
-export async function stopJobs(tree: TreeExecutor, jobs: readonly Job[], reason: StopReason): Promise<void> {
+async function stopJobs(tree: TreeExecutor, jobs: readonly Job[], reason: StopReason): Promise<void> {
   const running = jobs.filter((job) => job.stage === "running" && !job.ended);
   for (const job of jobs) {
     job.stop = reason;
@@ -92,18 +93,14 @@ export async function stopJobs(tree: TreeExecutor, jobs: readonly Job[], reason:
   const barrier = tree.journal.barrier();
   if (barrier !== undefined) await barrier;
   for (const job of running) job.abort.abort(new Error(`the run is being stopped: ${reason}`));
-  const { clock } = tree.ports;
   const tools = running.filter((job) => !isAgent(job));
   const agents = running.filter(isAgent);
-  if (tools.length > 0) {
-    let timer: { cancel(): void } | undefined;
-    const grace = new Promise<void>((resolve) => {
-      timer = clock.at(clock.now() + tree.services.limits.stop_grace_ms, resolve);
-    });
-    await Promise.race([Promise.all(tools.map((job) => job.done)), grace]);
-    timer?.cancel();
-  }
-  await Promise.all(agents.map((job) => job.done));
+  if (tools.length > 0) await atMost(tree.ports.clock, tree.services.limits.stop_grace_ms, allDone(tools));
+  await allDone(agents);
+}
+
+async function allDone(jobs: readonly Job[]): Promise<void> {
+  await Promise.all(jobs.map((job) => job.done));
 }
 
 function isAgent(job: Job): boolean {

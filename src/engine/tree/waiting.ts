@@ -136,11 +136,11 @@ export function resumeWait(tree: TreeExecutor, job: Job): void {
   job.run.host.nudge();
 }
 
-export function waitOf(tree: TreeExecutor, job: Job): Wait | undefined {
+function waitOf(tree: TreeExecutor, job: Job): Wait | undefined {
   return tree.state(job.run.runId).waits.find((wait) => wait.step_id === job.instance);
 }
 
-export function armWait(tree: TreeExecutor, job: Job): void {
+function armWait(tree: TreeExecutor, job: Job): void {
   for (const timer of job.timers) timer.cancel();
   job.timers = [];
   const wait = waitOf(tree, job);

@@ -47,7 +47,7 @@ async function world(): Promise<World> {
     workflows: [
       nested,
       { workflow_schema: 1, id: "two", revision: 1, steps: [step("make", "make"), step("write", "write")], plan: { type: "sequence", nodes: [leaf("make"), leaf("write")] } },
-      { workflow_schema: 1, id: "outer", revision: 1, steps: [{ id: "call", type: "workflow", workflow: "inner", revision: 1, args: {} }], plan: leaf("call") },
+      { workflow_schema: 1, id: "outer", revision: 1, steps: [{ id: "call", type: "workflow", workflow_id: "inner", revision: 1, args: {} }], plan: leaf("call") },
     ],
   });
   ends.push(() => rm(folder, { recursive: true, force: true }), () => store.close(), () => holdfast.close());

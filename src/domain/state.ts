@@ -320,7 +320,14 @@ function openStep(run: RunState, id: string, type: string): StepState {
 /** Settles a step: the last visit's outcome replaces what was open, and its waits end with it. */
 function settleStep(run: RunState, step: StepState, outcome: Pick<StepState, "status"> & Partial<StepState>): RunState {
   const { id, input_hash, attempts, visit, redispatch } = step;
-  const settled: { -readonly [key in keyof StepState]: StepState[key] } = { id, input_hash, attempts, visit, redispatch, ...outcome };
+  const settled: { -readonly [key in keyof StepState]: StepState[key] } = {
+    id,
+    input_hash,
+    attempts,
+    visit,
+    redispatch,
+    ...outcome,
+  };
   if (step.side_effect !== undefined) settled.side_effect = step.side_effect;
   if (step.tool !== undefined) settled.tool = step.tool;
   if (step.started_at_ms !== undefined) settled.started_at_ms = step.started_at_ms;

@@ -3,13 +3,14 @@
  * let go of. What they do meanwhile is their executors' business.
  */
 import { HoldfastError } from "../domain/errors.ts";
+import type { Ledger } from "../domain/ledger.ts";
 import { isTerminal, type RunHeader } from "../domain/run.ts";
-import type { Claim, Clock, RunRecord, Timer } from "../ports/index.ts";
+import type { Claim, Clock, Posture, RunRecord, Timer } from "../ports/index.ts";
 import type { Bundles } from "./bundles.ts";
 import type { JournalWriter } from "./journal-writer.ts";
 import { LeaseClock } from "./leases.ts";
 import { TreeExecutor } from "./tree/executor.ts";
-import { TreeJournal, type TreeJournalOptions } from "./tree/journal.ts";
+import { type Publish, TreeJournal } from "./tree/journal.ts";
 import { type LoadedRun, loadRun, markInterrupted, treeLedger } from "./tree/loading.ts";
 import type { EngineLimits, EngineOptions, EnginePorts, LateResult } from "./work.ts";
 
@@ -26,11 +27,20 @@ export interface Held {
   failed: HoldfastError | undefined;
 }
 
+/** What a tree is taken into memory with. */
+export interface TreeStart {
+  readonly fence: number;
+  readonly controlVersion: number;
+  readonly ledger: Ledger;
+  readonly posture: Posture;
+}
+
 /** Whom custody tells, and asks for definitions. */
 export interface Neighbours {
   readonly bundles: Bundles;
-  readonly publish: TreeJournalOptions["publish"];
-  readonly controlMoved: TreeJournalOptions["onControl"];
+  readonly publish: Publish;
+  /** An intent had not seen every signal of its tree (R-1). @returns the control version with which it has */
+  readonly controlMoved: (rootRunId: string) => Promise<number>;
   /** Takes in what was asked of a tree while nobody held it. */
   readonly hear: (tree: TreeExecutor) => Promise<void>;
   /** Somebody wrote to the store. */
@@ -81,14 +91,9 @@ export class Custody {
     return this.#held.get(rootRunId);
   }
 
-  /** Puts a tree in memory; its first claim, if it has one, is durable already or rides in its first commit. */
-  hold(
-    root: RunHeader,
-    fence: number,
-    controlVersion: number,
-    ledger: ConstructorParameters<typeof TreeExecutor>[2],
-    posture: TreeExecutor["posture"],
-  ): Held {
+  /** Puts a tree in memory. Its claim is durable already, or rides in its first commit. */
+  hold(root: RunHeader, from: TreeStart): Held {
+    const { fence, controlVersion, ledger, posture } = from;
     let markIdle: () => void = () => undefined;
     const idle = new Promise<void>((resolve) => {
       markIdle = resolve;
@@ -120,7 +125,15 @@ export class Custody {
       { id: root.session_id, posture },
     );
     this.#writer.register(journal, { usage: (run) => tree.usage(run), ledger: () => tree.ledgerJson() });
-    const held: Held = { tree, idle, markIdle, loaded: new Map(), inHand: new Set(), reviving: undefined, failed: undefined };
+    const held: Held = {
+      tree,
+      idle,
+      markIdle,
+      loaded: new Map(),
+      inHand: new Set(),
+      reviving: undefined,
+      failed: undefined,
+    };
     this.#held.set(root.run_id, held);
     this.#keepLeases();
     return held;
@@ -201,9 +214,13 @@ export class Custody {
     const { store } = this.#ports;
     const records = await store.treeRuns(claim.root_run_id);
     const root = records.find((record) => record.run_id === claim.root_run_id);
-    if (root === undefined) throw new HoldfastError("storage", `Cannot load the run ${claim.root_run_id}: it is missing`);
+    if (root === undefined)
+      throw new HoldfastError("storage", `Cannot load the run ${claim.root_run_id}: it is missing`);
     if (root.engine_version > ENGINE_VERSION)
-      throw new HoldfastError("not_possible", `Cannot go on with the run ${root.run_id}: a newer build started it; upgrade`);
+      throw new HoldfastError(
+        "not_possible",
+        `Cannot go on with the run ${root.run_id}: a newer build started it; upgrade`,
+      );
     await this.#neighbours.bundles.load(root.bundle_hash);
     const loaded = new Map<string, LoadedRun>();
     const ended: RunRecord[] = [];
@@ -213,13 +230,12 @@ export class Custody {
       if (isTerminal(record.status) && record.run_id !== root.run_id && !needed) ended.push(record);
     }
     const session = await this.#ports.sessions.getSession(root.session_id);
-    const held = this.hold(
-      (loaded.get(root.run_id) as LoadedRun).state.header,
-      claim.fence,
-      claim.control_version,
-      treeLedger(loaded, ended, root.run_id),
-      session?.posture ?? "ask",
-    );
+    const held = this.hold((loaded.get(root.run_id) as LoadedRun).state.header, {
+      fence: claim.fence,
+      controlVersion: claim.control_version,
+      ledger: treeLedger(loaded, ended, root.run_id),
+      posture: session?.posture ?? "ask",
+    });
     held.loaded = loaded;
     for (const run of loaded.values()) held.tree.journal.adopt(run.state, run.tip);
     // R-5: the claim counted this recovery already. After so many without progress the run is parked, and says so.
@@ -234,11 +250,16 @@ export class Custody {
     try {
       await this.idle(rootRunId).catch(() => undefined);
       const tree = this.#closed ? undefined : await this.attach(rootRunId);
-      if (tree === undefined) throw new HoldfastError("conflict", `Cannot keep a late result of the run ${rootRunId}: it is held elsewhere`);
+      if (tree === undefined)
+        throw new HoldfastError("conflict", `Cannot keep a late result of the run ${rootRunId}: it is held elsewhere`);
       tree.guard(() => tree.appendLate(late));
       tree.settleDownSoon();
     } catch (error) {
-      this.#options.log?.("warn", "a late result was not kept", { root_run_id: rootRunId, step_id: late.step_id, error });
+      this.#options.log?.("warn", "a late result was not kept", {
+        root_run_id: rootRunId,
+        step_id: late.step_id,
+        error,
+      });
     }
   }
 
@@ -255,6 +276,7 @@ export class Custody {
     if (held?.tree === tree) this.drop(held);
   }
 
+  /** The tree is in memory no longer; its lease is given up elsewhere. */
   drop(held: Held): void {
     if (this.#held.get(held.tree.rootRunId) === held) this.#held.delete(held.tree.rootRunId);
     if (this.#held.size === 0) this.#stopLeases();
@@ -268,7 +290,8 @@ export class Custody {
     held.tree.drop();
     this.drop(held);
     // The lease is given up so that anyone, this process included, may load what is durable and go on (R-4).
-    if (error.code !== "conflict") void this.#ports.store.release(rootRunId, held.tree.journal.fence).catch(() => undefined);
+    if (error.code !== "conflict")
+      void this.#ports.store.release(rootRunId, held.tree.journal.fence).catch(() => undefined);
   }
 
   /** Resolves when this process can claim. */
@@ -293,13 +316,17 @@ export class Custody {
     const sent = this.lease.now();
     const before = new Set(this.#held.keys());
     try {
-      const kept = new Map((await this.#ports.store.renew(this.owner, this.#limits.lease_ms)).map((t) => [t.root_run_id, t]));
+      const kept = new Map(
+        (await this.#ports.store.renew(this.owner, this.#limits.lease_ms)).map((t) => [t.root_run_id, t]),
+      );
       this.lease.renewed(sent);
       for (const root of before) {
         const held = this.#held.get(root);
         if (held === undefined || kept.has(root) || held.tree.journal.unborn) continue;
         if (!held.tree.closing)
-          held.tree.journal.poison(new HoldfastError("conflict", `Cannot go on with the run ${root}: another process has taken it over`));
+          held.tree.journal.poison(
+            new HoldfastError("conflict", `Cannot go on with the run ${root}: another process has taken it over`),
+          );
       }
     } catch (error) {
       this.#options.log?.("warn", "lease renewal failed", { error });

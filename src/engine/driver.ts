@@ -118,7 +118,14 @@ export class Driver {
       });
       if (again === undefined) return;
       await store.commit([
-        { root_run_id: claim.root_run_id, fence: again.fence, runs: [], artifacts: [], signals_done: [], tree: { release: true, wake_at_ms } },
+        {
+          root_run_id: claim.root_run_id,
+          fence: again.fence,
+          runs: [],
+          artifacts: [],
+          signals_done: [],
+          tree: { release: true, wake_at_ms },
+        },
       ]);
     } catch {
       // The lease runs out by itself; the next taker tries again.

@@ -87,7 +87,12 @@ export class Engine {
     const { header } = request;
     this.#bundles.add(header.bundle_hash, request.bundle);
     const sent = this.#custody.lease.now();
-    const held = this.#custody.hold(header, 1, 0, foldLedger(initialState(header), []), "ask");
+    const held = this.#custody.hold(header, {
+      fence: 1,
+      controlVersion: 0,
+      ledger: foldLedger(initialState(header), []),
+      posture: "ask",
+    });
     const { journal } = held.tree;
     journal.createTree(
       header,
@@ -95,11 +100,18 @@ export class Engine {
         session_id: header.session_id,
         max_open_runs: request.maxOpenRuns,
         ...(request.key === undefined ? {} : { key: request.key }),
-        ...(request.queue ? {} : { claim: { owner: this.owner, lease_expires_at_ms: this.ports.clock.now() + this.limits.lease_ms } }),
+        ...(request.queue
+          ? {}
+          : { claim: { owner: this.owner, lease_expires_at_ms: this.ports.clock.now() + this.limits.lease_ms } }),
       },
       this.#bundles.isStored(header.bundle_hash) ? undefined : { hash: header.bundle_hash, bytes: request.bundleBytes },
     );
-    const copied = request.retryOf === undefined ? undefined : await copyOf(this.ports.store, request.retryOf, held.tree.services.definition(definitionKey(header.workflow_id, header.workflow_revision)));
+    const definition = this.#bundles.definition(
+      header.bundle_hash,
+      definitionKey(header.workflow_id, header.workflow_revision),
+    );
+    const { retryOf } = request;
+    const copied = retryOf === undefined ? undefined : await copyOf(this.ports.store, retryOf, definition);
     const fresh = request.queue ? [QUEUED] : [QUEUED, { type: "run_started" as const }];
     journal.append(header.run_id, copied?.events ?? fresh);
     if (copied !== undefined) held.tree.absorb(header.run_id);
@@ -199,7 +211,8 @@ export class Engine {
     // A run that waits for a person and has work that an interruption stopped: the work goes on meanwhile.
     if (how !== "woken")
       for (const run of [...tree.runs.values()])
-        if (tree.state(run.runId).status === "suspended" && haltedSteps(tree.state(run.runId)).length > 0) wake(tree, run);
+        if (tree.state(run.runId).status === "suspended" && haltedSteps(tree.state(run.runId)).length > 0)
+          wake(tree, run);
     tree.settleDownSoon();
   }
 
@@ -221,8 +234,7 @@ export class Engine {
     const root = tree.state(tree.rootRunId);
     if (how === "auto" && root.waits.some((wait) => wait.type === "paused" || wait.type === "budget")) return false;
     if (how === "raised") return root.waits.every((wait) => wait.type !== "paused");
-    if (how === "auto" && this.options.recovery === "manual")
-      return tree.state(tree.rootRunId).status === "queued";
+    if (how === "auto" && this.options.recovery === "manual") return root.status === "queued";
     return true;
   }
 

@@ -29,7 +29,12 @@ test("a used-up step budget suspends the run; raised, it goes on without repeati
   const run = stopped.header.run_id;
   expect(stopped).toMatchObject({ status: "suspended", waits: [{ type: "budget" }] });
   expect(calls).toEqual(["a", "b"]);
-  expect(await f.engine.signal({ root_run_id: run, run_id: run }, "budget", { budget: { max_steps: 3 }, decided_by: "test" })).toBe(true);
+  expect(
+    await f.engine.signal({ root_run_id: run, run_id: run }, "budget", {
+      budget: { max_steps: 3 },
+      decided_by: "test",
+    }),
+  ).toBe(true);
   await f.engine.idle(run);
   expect(await f.state(run)).toMatchObject({ status: "succeeded", output: "c", budget: { max_steps: 3 } });
   expect(calls).toEqual(["a", "b", "c"]);
@@ -40,7 +45,14 @@ test("a map and a retry that find no room wait too, and another branch goes on m
   let failures = 1;
   const f = await fixture({
     store,
-    tools: { work: { run: ({ step_id }) => (step_id === "r" && failures-- > 0 ? { type: "failed", kind: "execution", retryable: true, message: "" } : ok(step_id)) } },
+    tools: {
+      work: {
+        run: ({ step_id }) =>
+          step_id === "r" && failures-- > 0
+            ? { type: "failed", kind: "execution", retryable: true, message: "" }
+            : ok(step_id),
+      },
+    },
   });
   const stopped = await f.run({
     steps: ["a", "m", "r"].map(tool),
@@ -59,7 +71,10 @@ test("a map and a retry that find no room wait too, and another branch goes on m
   expect(stopped.steps.get("a")?.status).toBe("succeeded");
   await f.engine.signal({ root_run_id: run, run_id: run }, "budget", { budget: { max_steps: 9 }, decided_by: "test" });
   await f.engine.idle(run);
-  expect(await f.state(run)).toMatchObject({ status: "succeeded", output: [["m@root[0]", "m@root[1]", "m@root[2]"], "r", "a"] });
+  expect(await f.state(run)).toMatchObject({
+    status: "succeeded",
+    output: [["m@root[0]", "m@root[1]", "m@root[2]"], "r", "a"],
+  });
 });
 
 test("agents without room are suspended with the run and asked once when tokens are raised", async () => {
@@ -79,13 +94,22 @@ test("agents without room are suspended with the run and asked once when tokens 
   const agent = (id: string) => ({ id, type: "agent", agent: "worker", prompt: { id } });
   const stopped = await f.run({
     steps: [agent("a"), agent("b")],
-    plan: { type: "parallel", nodes: [{ type: "step", step: "a" }, { type: "step", step: "b" }] },
+    plan: {
+      type: "parallel",
+      nodes: [
+        { type: "step", step: "a" },
+        { type: "step", step: "b" },
+      ],
+    },
     budgets: { max_tokens: 15, on_exhausted: "suspend" },
   });
   const run = stopped.header.run_id;
   expect(stopped).toMatchObject({ status: "suspended", waits: [{ type: "budget" }] });
   expect(calls).toBe(1);
-  await f.engine.signal({ root_run_id: run, run_id: run }, "budget", { budget: { max_tokens: 20 }, decided_by: "test" });
+  await f.engine.signal({ root_run_id: run, run_id: run }, "budget", {
+    budget: { max_tokens: 20 },
+    decided_by: "test",
+  });
   await f.engine.idle(run);
   expect(await f.state(run)).toMatchObject({ status: "succeeded", usage: { tokens: 20, agents: 2, steps: 2 } });
   expect(calls).toBe(2);

@@ -2,9 +2,10 @@
  * The one writer of a process (DESIGN §4): it gathers what the run trees appended in a turn of the event loop,
  * commits it as one transaction, and only then tells those who wait. No other code appends to the store.
  */
+
+import { HoldfastError } from "../domain/errors.ts";
 import type { Json } from "../domain/json.ts";
 import type { Usage } from "../domain/run.ts";
-import { HoldfastError } from "../domain/errors.ts";
 import type { CommitResult, RunStore, TreeCommit } from "../ports/index.ts";
 import type { JournalRun, TreeJournal } from "./tree/journal.ts";
 
@@ -71,7 +72,13 @@ export class JournalWriter {
       if (group.length >= MAX_GROUP) break;
       this.#queue.delete(tree);
       if (tree.poisoned !== undefined) continue;
-      group.push([tree, tree.take((run) => view.usage(run), () => view.ledger())]);
+      group.push([
+        tree,
+        tree.take(
+          (run) => view.usage(run),
+          () => view.ledger(),
+        ),
+      ]);
     }
     return group;
   }
@@ -84,7 +91,9 @@ export class JournalWriter {
     } catch (error) {
       const cause = HoldfastError.is(error)
         ? error
-        : new HoldfastError("storage", "Cannot write to the store: it failed in a way it does not name", { cause: error });
+        : new HoldfastError("storage", "Cannot write to the store: it failed in a way it does not name", {
+            cause: error,
+          });
       for (const [tree] of group) tree.poison(cause);
       return;
     }
@@ -117,7 +126,10 @@ export class JournalWriter {
 
 function refusalError(commit: TreeCommit, result: CommitResult | undefined): HoldfastError {
   const refusal = result?.ok === false ? result.refusal : "conflict";
-  const details = { refusal, ...(result?.ok === false && result.run_id !== undefined ? { run_id: result.run_id } : {}) };
+  const details = {
+    refusal,
+    ...(result?.ok === false && result.run_id !== undefined ? { run_id: result.run_id } : {}),
+  };
   switch (refusal) {
     case "key_used":
       return new HoldfastError(

@@ -3,8 +3,8 @@ import { expect, test } from "vitest";
 import { hashJson, type Json } from "../domain/json.ts";
 import type { Program } from "./program.ts";
 import { ProgramHost } from "./program-host.ts";
-import type { LiveRun, Request } from "./requests.ts";
 import { type Delivery, NOTHING_RECORDED, type Recorded } from "./replay.ts";
+import type { LiveRun, Request } from "./requests.ts";
 
 const spec = { kind: "tool", tool: "t", capabilities: [] } as const;
 

@@ -5,8 +5,8 @@
  */
 import { hashJson, type Json } from "../domain/json.ts";
 import type { Failure } from "../domain/run.ts";
-import { LazyAbort } from "./lazy-abort.ts";
 import { BranchContext } from "./branch.ts";
+import { LazyAbort } from "./lazy-abort.ts";
 import { type DefinitionRef, type Program, StepFailure, type StepSpec, type WaitSpec } from "./program.ts";
 import { type Delivery, type Recorded, refusalKey, type VisitRecord, visitKey } from "./replay.ts";
 import type {
@@ -126,7 +126,9 @@ export class ProgramHost {
   }
 
   openRequests(): OpenRequest[] {
-    return [...this.#open.values()].filter((request): request is OpenRequest => request.kind !== "cancel" && !request.dead);
+    return [...this.#open.values()].filter(
+      (request): request is OpenRequest => request.kind !== "cancel" && !request.dead,
+    );
   }
 
   get signal(): AbortSignal {
@@ -175,7 +177,9 @@ export class ProgramHost {
     const key = delivery.type === "outcome" ? visitKey(delivery.instance, delivery.visit) : delivery.key;
     const request = this.#open.get(key);
     if (request === undefined) {
-      this.#mismatch(`the program no longer asks for ${JSON.stringify(delivery.type === "outcome" ? delivery.instance : key)}, which was recorded`);
+      this.#mismatch(
+        `the program no longer asks for ${JSON.stringify(delivery.type === "outcome" ? delivery.instance : key)}, which was recorded`,
+      );
       return;
     }
     this.#open.delete(key);
@@ -205,14 +209,27 @@ export class ProgramHost {
     branches: readonly BranchContext[],
     instance: string,
     input: Json,
-    what: { kind: "step"; spec: StepSpec } | { kind: "wait"; spec: WaitSpec } | { kind: "child"; definition: DefinitionRef },
+    what:
+      | { kind: "step"; spec: StepSpec }
+      | { kind: "wait"; spec: WaitSpec }
+      | { kind: "child"; definition: DefinitionRef },
   ): Promise<Json> {
     const visit = this.nextVisit(instance);
     const refusal = this.#recorded.decisions.get(refusalKey(instance, visit));
     if (refusal !== undefined) return Promise.reject(new StepFailure(refusal as unknown as Failure, { refused: true }));
     return new Promise((resolve, reject) => {
       if (this.#frozen) return;
-      const base = { instance, visit, resumed: false, dead: false, branches, resolve, reject, input, inputHash: hashJson(input) };
+      const base = {
+        instance,
+        visit,
+        resumed: false,
+        dead: false,
+        branches,
+        resolve,
+        reject,
+        input,
+        inputHash: hashJson(input),
+      };
       const request: StepRequest | WaitRequest | ChildRequest = { ...base, ...what };
       const key = visitKey(instance, visit);
       const record = this.#replayRecord(key);
@@ -303,7 +320,18 @@ export class ProgramHost {
     if (refusal !== undefined) return Promise.reject(new StepFailure(refusal as unknown as Failure, { refused: true }));
     return new Promise<Json>((resolve, reject) => {
       if (this.#frozen) return;
-      const request: RetryRequest = { kind: "retry", instance: key, key, visit: 1, resumed: false, dead: false, branches, resolve, reject, delayMs };
+      const request: RetryRequest = {
+        kind: "retry",
+        instance: key,
+        key,
+        visit: 1,
+        resumed: false,
+        dead: false,
+        branches,
+        resolve,
+        reject,
+        delayMs,
+      };
       const dueAtMs = this.#recorded.retries.get(key);
       if (dueAtMs !== undefined) {
         request.dueAtMs = dueAtMs;

@@ -1,16 +1,20 @@
 /** R-2j: a retried run begins with what settled in the ended one and goes on at its failed steps. */
 import { expect, test } from "vitest";
 import { canonicalJson, type Json } from "../domain/json.ts";
+import { type Bundle, bundleHash, DEFAULT_INVOCATION_POLICY, definitionKey } from "../domain/plan/index.ts";
 import { openSqliteStore } from "../stores/sqlite/index.ts";
 import { compile, type FakeTool, failed, fixture, ok } from "./fixture.ts";
-import { bundleHash, type Bundle, definitionKey, DEFAULT_INVOCATION_POLICY } from "../domain/plan/index.ts";
 import { ENGINE_VERSION, systemIds } from "./index.ts";
 
 const tool = (id: string, more: object = {}) => ({ id, type: "tool", tool: "work", args: { id }, ...more });
 const step = (id: string) => ({ type: "step", step: id });
 
 /** Runs `document` with `broken` failing, then retries it with everything working. */
-async function retried(document: { steps: readonly object[]; plan: object }, broken: Set<string>, nested: readonly object[] = []) {
+async function retried(
+  document: { steps: readonly object[]; plan: object },
+  broken: Set<string>,
+  nested: readonly object[] = [],
+) {
   const store = await openSqliteStore({ path: ":memory:" });
   const calls: string[] = [];
   const work: FakeTool = {
@@ -26,8 +30,16 @@ async function retried(document: { steps: readonly object[]; plan: object }, bro
   const first = calls.splice(0);
   broken.clear();
   const definition = compile(document);
-  const definitions = Object.fromEntries([definition, ...nested.map(compile)].map((d) => [definitionKey(d.id, d.revision), d]));
-  const bundle: Bundle = { publication_revision: 1, root_id: "flow", root_revision: 1, root_invocation_policy: DEFAULT_INVOCATION_POLICY, definitions };
+  const definitions = Object.fromEntries(
+    [definition, ...nested.map(compile)].map((d) => [definitionKey(d.id, d.revision), d]),
+  );
+  const bundle: Bundle = {
+    publication_revision: 1,
+    root_id: "flow",
+    root_revision: 1,
+    root_invocation_policy: DEFAULT_INVOCATION_POLICY,
+    definitions,
+  };
   const run_id = systemIds.uuid();
   await f.engine.create({
     header: {
@@ -75,7 +87,10 @@ test("R-2 retry of a map repeats only the items that failed; a failed parallel r
   expect(map.again.sort()).toEqual(["m@root[0]", "m@root[1]"]);
   expect(map.after.output).toEqual(["m@root[0]", "m@root[1]"]);
   const exhausted = await retried(
-    { steps: [tool("a"), tool("b")], plan: { type: "sequence", nodes: [step("a"), { type: "retry", max_attempts: 2, node: step("b") }] } },
+    {
+      steps: [tool("a"), tool("b")],
+      plan: { type: "sequence", nodes: [step("a"), { type: "retry", max_attempts: 2, node: step("b") }] },
+    },
     new Set(["b"]),
   );
   expect(exhausted.first).toEqual(["a", "b", "b"]);
@@ -84,9 +99,16 @@ test("R-2 retry of a map repeats only the items that failed; a failed parallel r
 });
 
 test("R-2 retry goes down into children: what settled there is not repeated", async () => {
-  const child = { id: "child", steps: [tool("x"), tool("y")], plan: { type: "sequence", nodes: [step("x"), step("y")] } };
+  const child = {
+    id: "child",
+    steps: [tool("x"), tool("y")],
+    plan: { type: "sequence", nodes: [step("x"), step("y")] },
+  };
   const { after, first, again, f } = await retried(
-    { steps: [tool("a"), { id: "w", type: "workflow", workflow_id: "child", revision: 1, args: {} }], plan: { type: "sequence", nodes: [step("a"), step("w")] } },
+    {
+      steps: [tool("a"), { id: "w", type: "workflow", workflow_id: "child", revision: 1, args: {} }],
+      plan: { type: "sequence", nodes: [step("a"), step("w")] },
+    },
     new Set(["y"]),
     [child],
   );

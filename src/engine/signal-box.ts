@@ -40,7 +40,8 @@ export class SignalBox {
       do {
         this.#lookAgain = false;
         if (this.#custody.size === 0 || this.#custody.closed) break;
-        for (const signal of await this.#options.ports.store.signals({ owner: this.#custody.owner })) this.#take(signal);
+        for (const signal of await this.#options.ports.store.signals({ owner: this.#custody.owner }))
+          this.#take(signal);
       } while (this.#lookAgain);
     } catch (error) {
       this.#options.log?.("warn", "signals could not be read", { error });

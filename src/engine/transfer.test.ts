@@ -14,7 +14,13 @@ async function exported(): Promise<{ lines: string[]; runId: string }> {
   const step = (id: string) => ({ id, type: "tool", tool: "Read", capabilities: ["read"] });
   const state = await f.run({
     steps: [step("a"), step("b")],
-    plan: { type: "sequence", nodes: [{ type: "step", step: "a" }, { type: "step", step: "b" }] },
+    plan: {
+      type: "sequence",
+      nodes: [
+        { type: "step", step: "a" },
+        { type: "step", step: "b" },
+      ],
+    },
   });
   const record = await store.getRun(state.header.run_id);
   if (record === undefined) throw new Error("no run");
@@ -43,7 +49,12 @@ test("R-23 a run comes back with the same journal, values and state", async () =
   expect(record).toMatchObject({ status: "succeeded", last_sequence: imported.events });
   let again = "";
   if (record !== undefined) for await (const chunk of exportLines(store, record, undefined)) again += chunk;
-  expect(again.split("\n").filter((line) => line !== "").slice(1)).toEqual(lines.slice(1));
+  expect(
+    again
+      .split("\n")
+      .filter((line) => line !== "")
+      .slice(1),
+  ).toEqual(lines.slice(1));
   await expect(importJournal(store, feed(lines), SESSION)).rejects.toMatchObject({ code: "conflict" });
 });
 
@@ -54,7 +65,9 @@ test("SC-23 a torn last line is left out, and import says so", async () => {
   const imported = await importJournal(store, feed(torn), SESSION);
   expect(imported.truncated_tail).toBe(true);
   const whole = lines.filter((line) => line.startsWith('{"segment"')).at(-2);
-  expect((await store.getRun(runId))?.last_sequence).toBe((JSON.parse(whole as string) as { segment: { last: number } }).segment.last);
+  expect((await store.getRun(runId))?.last_sequence).toBe(
+    (JSON.parse(whole as string) as { segment: { last: number } }).segment.last,
+  );
 });
 
 test("R-23 an altered event, value or definition is refused and writes nothing", async () => {

@@ -23,7 +23,11 @@ export const MAX_LINE_BYTES = 80 * 1024 * 1024;
 const REF = /_ref":\{"bytes":\d+,"sha256":"([0-9a-f]{64})"/g;
 
 /** Lines of a run's journal, each with its line end. */
-export async function* exportLines(store: RunStore, record: RunRecord, bundle: Json | undefined): AsyncGenerator<string> {
+export async function* exportLines(
+  store: RunStore,
+  record: RunRecord,
+  bundle: Json | undefined,
+): AsyncGenerator<string> {
   const header = headerOf(await loadHeader(store, record));
   yield line({ run: header as unknown as Json, ...(bundle === undefined ? {} : { bundle }) });
   for await (const { segment, text } of readJournal(store, header)) {
@@ -44,12 +48,37 @@ function line(value: JsonObject): string {
 
 /** The fields of a header, in their own right: a record carries its row beside them. */
 function headerOf(header: RunHeader): RunHeader {
-  const { run_id, root_run_id, parent_run_id, parent_step_id, session_id, kind, workflow_id, workflow_revision } = header;
-  const { bundle_hash, args, args_hash, budget, created_at_ms, depth, engine_version, durability, origin, started_by, made_from } = header;
+  const { run_id, root_run_id, parent_run_id, parent_step_id, session_id, kind, workflow_id, workflow_revision } =
+    header;
+  const {
+    bundle_hash,
+    args,
+    args_hash,
+    budget,
+    created_at_ms,
+    depth,
+    engine_version,
+    durability,
+    origin,
+    started_by,
+    made_from,
+  } = header;
   return JSON.parse(
     JSON.stringify({
       ...{ run_id, root_run_id, parent_run_id, parent_step_id, session_id, kind, workflow_id, workflow_revision },
-      ...{ bundle_hash, args, args_hash, budget, created_at_ms, depth, engine_version, durability, origin, started_by, made_from },
+      ...{
+        bundle_hash,
+        args,
+        args_hash,
+        budget,
+        created_at_ms,
+        depth,
+        engine_version,
+        durability,
+        origin,
+        started_by,
+        made_from,
+      },
     }),
   ) as RunHeader;
 }
@@ -66,7 +95,13 @@ export interface Imported {
 interface RunInFile {
   readonly header: RunHeader;
   readonly bundle: Bundle | undefined;
-  readonly segments: { readonly text: string; readonly first: number; readonly last: number; readonly prev: string; readonly hash: string }[];
+  readonly segments: {
+    readonly text: string;
+    readonly first: number;
+    readonly last: number;
+    readonly prev: string;
+    readonly hash: string;
+  }[];
   readonly artifacts: Artifact[];
   state: RunState;
 }
@@ -76,7 +111,11 @@ interface RunInFile {
  * unless all of it is sound up to the last whole segment.
  * @throws HoldfastError `input` where the file is not a journal or was altered, `conflict` when a run exists already
  */
-export async function importJournal(store: RunStore, lines: AsyncIterable<string>, sessionId: string): Promise<Imported> {
+export async function importJournal(
+  store: RunStore,
+  lines: AsyncIterable<string>,
+  sessionId: string,
+): Promise<Imported> {
   const { runs, truncated } = await readRuns(lines, sessionId);
   const root = runs[0];
   if (root === undefined) throw bad(1, "it holds no run");
@@ -89,7 +128,10 @@ export async function importJournal(store: RunStore, lines: AsyncIterable<string
     throw bad(1, "it begins with a child run; export the tree with --tree and import that");
   const ended = runs.every((run) => isTerminal(run.state.status));
   for (const [i, run] of runs.entries()) await writeRun(store, run, sessionId, i === 0);
-  await put(store, { ...frame(root.header), tree: { release: true, wake_at_ms: null, ...(ended ? { ended: true as const } : {}) } });
+  await put(store, {
+    ...frame(root.header),
+    tree: { release: true, wake_at_ms: null, ...(ended ? { ended: true as const } : {}) },
+  });
   return {
     run_id: root.header.run_id,
     events: runs.reduce((sum, run) => sum + run.state.last_sequence, 0),
@@ -106,7 +148,8 @@ async function writeRun(store: RunStore, run: RunInFile, sessionId: string, isRo
   let state = initialState(run.header);
   for (const [i, segment] of run.segments.entries()) {
     const before = state;
-    for (const event of await hydrateEvents(localArtifacts(run), parseEvents(segment.text))) state = evolve(state, event);
+    for (const event of await hydrateEvents(localArtifacts(run), parseEvents(segment.text)))
+      state = evolve(state, event);
     const creates = i === 0;
     await put(store, {
       ...frame(run.header),
@@ -120,7 +163,12 @@ async function writeRun(store: RunStore, run: RunInFile, sessionId: string, isRo
           }
         : {}),
       ...(creates && run.bundle !== undefined
-        ? { bundle: { hash: run.header.bundle_hash, bytes: Buffer.from(canonicalJson(run.bundle as unknown as Json), "utf8") } }
+        ? {
+            bundle: {
+              hash: run.header.bundle_hash,
+              bytes: Buffer.from(canonicalJson(run.bundle as unknown as Json), "utf8"),
+            },
+          }
         : {}),
       artifacts: creates ? run.artifacts : [],
       runs: [
@@ -128,10 +176,18 @@ async function writeRun(store: RunStore, run: RunInFile, sessionId: string, isRo
           run_id: run.header.run_id,
           ...(creates ? { header: run.header } : {}),
           expected: before.last_sequence,
-          segment: { first: segment.first, last: segment.last, prev: segment.prev, hash: segment.hash, ...packText(segment.text) },
+          segment: {
+            first: segment.first,
+            last: segment.last,
+            prev: segment.prev,
+            hash: segment.hash,
+            ...packText(segment.text),
+          },
           row: {
             status: state.status,
-            ...(state.status === "suspended" && state.waits[0] !== undefined ? { suspension: state.waits[0].type } : {}),
+            ...(state.status === "suspended" && state.waits[0] !== undefined
+              ? { suspension: state.waits[0].type }
+              : {}),
             wait_count: state.waits.length,
             usage: state.usage,
             last_sequence: state.last_sequence,
@@ -146,7 +202,11 @@ async function writeRun(store: RunStore, run: RunInFile, sessionId: string, isRo
 
 async function put(store: RunStore, commit: TreeCommit): Promise<void> {
   const [result] = (await store.commit([commit])) as readonly [CommitResult];
-  if (!result.ok) throw new HoldfastError("conflict", `Cannot import the run ${commit.root_run_id}: the store refused it (${result.refusal})`);
+  if (!result.ok)
+    throw new HoldfastError(
+      "conflict",
+      `Cannot import the run ${commit.root_run_id}: the store refused it (${result.refusal})`,
+    );
 }
 
 /** Values of the file, as the store would give them. */
@@ -161,7 +221,10 @@ function bad(lineNumber: number, why: string): HoldfastError {
   });
 }
 
-async function readRuns(lines: AsyncIterable<string>, sessionId: string): Promise<{ runs: RunInFile[]; truncated: boolean }> {
+async function readRuns(
+  lines: AsyncIterable<string>,
+  sessionId: string,
+): Promise<{ runs: RunInFile[]; truncated: boolean }> {
   const runs: RunInFile[] = [];
   let text = "";
   let artifacts: Artifact[] = [];
@@ -186,7 +249,8 @@ async function readRuns(lines: AsyncIterable<string>, sessionId: string): Promis
     if ("artifact" in parsed) artifacts.push(readArtifactLine(parsed.artifact as JsonObject, number));
     else if ("segment" in parsed) {
       const segment = parsed.segment as unknown as { first: number; last: number; prev: string; hash: string };
-      if (segment.prev !== tip || segmentHash(tip, text) !== segment.hash) throw bad(number, "the segment before it was altered");
+      if (segment.prev !== tip || segmentHash(tip, text) !== segment.hash)
+        throw bad(number, "the segment before it was altered");
       run.artifacts.push(...artifacts);
       run.segments.push({ ...segment, text });
       run.state = await fold(run, text, number);
@@ -213,10 +277,13 @@ function parseLine(raw: string): JsonObject | undefined {
 
 function begin(parsed: JsonObject, sessionId: string, number: number): RunInFile {
   const header = { ...(parsed.run as unknown as RunHeader), session_id: sessionId };
-  if (typeof header.run_id !== "string" || !/^[A-Za-z0-9_-]{1,128}$/.test(header.run_id)) throw bad(number, "the run has no usable id");
-  if (header.args !== undefined && hashJson(header.args) !== header.args_hash) throw bad(number, "its arguments were altered");
+  if (typeof header.run_id !== "string" || !/^[A-Za-z0-9_-]{1,128}$/.test(header.run_id))
+    throw bad(number, "the run has no usable id");
+  if (header.args !== undefined && hashJson(header.args) !== header.args_hash)
+    throw bad(number, "its arguments were altered");
   const bundle = parsed.bundle as unknown as Bundle | undefined;
-  if (bundle !== undefined && bundleHash(bundle) !== header.bundle_hash) throw bad(number, "its definitions were altered");
+  if (bundle !== undefined && bundleHash(bundle) !== header.bundle_hash)
+    throw bad(number, "its definitions were altered");
   return { header, bundle, segments: [], artifacts: [], state: initialState(header) };
 }
 
@@ -231,7 +298,10 @@ async function fold(run: RunInFile, text: string, number: number): Promise<RunSt
   try {
     for (const event of await hydrateEvents(localArtifacts(run), parseEvents(text))) state = evolve(state, event);
   } catch (error) {
-    throw bad(number, `the events before it do not fit together: ${error instanceof Error ? error.message : String(error)}`);
+    throw bad(
+      number,
+      `the events before it do not fit together: ${error instanceof Error ? error.message : String(error)}`,
+    );
   }
   return state;
 }

@@ -3,11 +3,11 @@
  * (DESIGN §4), long segments are deflated. An event line never grows past `INLINE_LIMIT` because of one value.
  */
 import { deflateRawSync, inflateRawSync } from "node:zlib";
+import { HoldfastError } from "../domain/errors.ts";
 import type { RunEvent } from "../domain/events.ts";
 import { eventLine, parseEvents } from "../domain/journal.ts";
 import { canonicalJson, type Json, type JsonObject, sha256 } from "../domain/json.ts";
 import type { RunStore, Segment } from "../ports/index.ts";
-import { HoldfastError } from "../domain/errors.ts";
 
 /** Bytes (UTF-16 units of canonical text) above which a value is stored once, by hash. */
 export const INLINE_LIMIT = 256 * 1024;

@@ -2,7 +2,17 @@
 import type { Json } from "../domain/json.ts";
 import type { Definition } from "../domain/plan/definition.ts";
 import type { Failure, SideEffect, StopReason } from "../domain/run.ts";
-import type { AgentPort, Clock, Ids, PolicyPort, RunStore, SecretPort, SessionStore, Timer, ToolPort } from "../ports/index.ts";
+import type {
+  AgentPort,
+  Clock,
+  Ids,
+  PolicyPort,
+  RunStore,
+  SecretPort,
+  SessionStore,
+  Timer,
+  ToolPort,
+} from "../ports/index.ts";
 import type { LazyAbort } from "./lazy-abort.ts";
 import type { ProgramHost } from "./program-host.ts";
 import type { ChildRequest, StepRequest, WaitRequest } from "./requests.ts";

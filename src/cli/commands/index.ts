@@ -2,33 +2,10 @@
  * The table of commands (interfaces §2): names, arguments, flags, help. Commander is built from it and the
  * documentation is checked against it; each command's code is in its own file and loaded only when it runs.
  */
-import type { CommandAction } from "../context.ts";
+import { SERVING } from "./serving.ts";
+import type { CommandSpec, FlagSpec } from "./spec.ts";
 
-export interface FlagSpec {
-  /** As commander reads it: `--input <key=value>`. */
-  readonly flag: string;
-  readonly about: string;
-  /** May be given more than once. */
-  readonly repeated?: true;
-  /** Of Holdfast's own use, not in the help. */
-  readonly hidden?: true;
-}
-
-export interface CommandSpec {
-  readonly name: string;
-  readonly alias?: string;
-  readonly group: "Start" | "Run" | "Look" | "Decide" | "Write" | "Look after";
-  /** As commander reads it: `<WORKFLOW>`, `[WAIT]`, `<RUN...>`. */
-  readonly args: readonly { readonly arg: string; readonly about: string }[];
-  readonly summary: string;
-  /** More than the summary says, in full sentences. */
-  readonly about?: string;
-  readonly flags: readonly FlagSpec[];
-  readonly examples: readonly string[];
-  readonly exits: string;
-  readonly json: string;
-  readonly load: () => Promise<{ readonly run: CommandAction }>;
-}
+export type { CommandSpec, FlagSpec } from "./spec.ts";
 
 const RUN = { arg: "<RUN>", about: "full id, its last 6 or more characters, `last`, or `last:WORKFLOW`" };
 const WORKFLOW = { arg: "<WORKFLOW>", about: "id, id@revision, a file (contains `/` or ends in .yaml), or hash:HEX" };
@@ -336,7 +313,10 @@ export const COMMANDS: readonly CommandSpec[] = [
       { flag: "--failed <MESSAGE>", about: "it was not done, or failed" },
       { flag: "--cancelled <MESSAGE>", about: "it was stopped" },
       { flag: "--retry <REASON>", about: "send it again: only when you know that nothing happened" },
-      { flag: "--digest <HEX>", about: "8 or more digits of the digest that was shown: refuses when something else is asked by now" },
+      {
+        flag: "--digest <HEX>",
+        about: "8 or more digits of the digest that was shown: refuses when something else is asked by now",
+      },
       DETACH,
     ],
     examples: ["repair last publish", "repair last publish --succeeded --output-file receipt.json"],
@@ -380,7 +360,11 @@ export const COMMANDS: readonly CommandSpec[] = [
       { flag: "--crash <every|N|none>", about: "which crashes are tried; default every" },
       { flag: "--seed <N>", about: "what chance is drawn from, to have a failure again; default 1" },
     ],
-    examples: ["test hello", "test ./release.yaml --input version=1.2 --tools mocks.ts", "test hello --crash 10 --seed 7"],
+    examples: [
+      "test hello",
+      "test ./release.yaml --input version=1.2 --tools mocks.ts",
+      "test hello --crash 10 --seed 7",
+    ],
     exits: "0 it held, 1 it did not, 2 refused",
     json: '{"ok", "boundaries", "failures": [{sequence, why}]}',
     load: () => import("./test.ts"),
@@ -410,72 +394,7 @@ export const COMMANDS: readonly CommandSpec[] = [
     json: "JSON Schema 2020-12",
     load: () => import("./schema.ts"),
   },
-  {
-    name: "serve",
-    group: "Look after",
-    args: [],
-    summary: "offer this workspace over HTTP, and drive its runs",
-    about:
-      "Listens on this machine only, unless told otherwise. Every request needs a token: the server's own is in server.json in the state folder (readable by you alone, removed when it stops), others are made with `token add`. SIGTERM or Ctrl-C ends it in good order and leaves its runs to be claimed.",
-    flags: [
-      { flag: "--host <HOST>", about: "address to listen on, default 127.0.0.1" },
-      { flag: "--port <N>", about: "default 4777; 0 takes any free one" },
-      { flag: "--allow-host <HOST>", about: "also answer under this Host name, such as a proxy's", repeated: true },
-      { flag: "--no-worker", about: "drive no runs: they are left queued for a worker process" },
-      { flag: "--open", about: "open the page in a browser" },
-      { flag: "--print-token", about: "print the server's token as well" },
-    ],
-    examples: ["serve", "serve --port 0 --json"],
-    exits: "0 after SIGTERM, 2 refused, 5 store unavailable",
-    json: '{"url", "pid", "token_file"} on one line',
-    load: () => import("./serve.ts"),
-  },
-  {
-    name: "token",
-    group: "Look after",
-    args: [
-      { arg: "[ACTION]", about: "add, list (default), revoke" },
-      { arg: "[NAME]", about: "name of the token: it stands in journals as token:NAME" },
-    ],
-    summary: "named tokens for this workspace's server",
-    about:
-      "The secret is printed once, when the token is added; only its hash is kept. Works with and without a running server, which heeds it at once.",
-    flags: [{ flag: "--role <observer|operator>", about: "with add: only look at public facts, or everything" }],
-    examples: ["token add grafana --role observer", "token list", "token revoke grafana"],
-    exits: "0 done, 2 refused",
-    json: '{"name", "role", "token"?}; list: {"tokens": [{name, role, created_at_ms}]}',
-    load: () => import("./token.ts"),
-  },
-  {
-    name: "sessions",
-    group: "Look after",
-    args: [
-      { arg: "[ACTION]", about: "list (default), create, show, set" },
-      { arg: "[SESSION]", about: "name or id" },
-      { arg: "[KEY=VALUE...]", about: "with set: posture=ask|auto|read_only, opt_in=true|false" },
-    ],
-    summary: "sessions: who owns runs, and what they may do",
-    about:
-      "Sessions cannot see each other's runs. `posture` says whether steps that ask are asked about (ask), allowed (auto), or refused with everything that writes (read_only); `opt_in` allows models to start runs.",
-    flags: [],
-    examples: ["sessions", "sessions create nightly", "sessions set nightly posture=auto"],
-    exits: "0 done, 2 refused, 5 store unavailable",
-    json: 'the session; list: {"sessions": [session]}',
-    load: () => import("./sessions.ts"),
-  },
-  {
-    name: "mcp",
-    group: "Look after",
-    args: [],
-    summary: "offer this workspace's workflows to an MCP client",
-    about:
-      "Speaks MCP on standard input and output until the input ends; logs go to standard error. Each workflow whose invocation_policy.automatic is true becomes a tool of its own. Its runs belong to the session `mcp`; configuring this command is the opt-in for starting them. No tool approves, denies or repairs.",
-    flags: [{ flag: "--read-only", about: "only look: nothing can be started or cancelled" }],
-    examples: ["mcp", "mcp --read-only"],
-    exits: "0 at the end of the input, 2 refused, 5 store unavailable",
-    json: "none: standard output is the protocol's",
-    load: () => import("./mcp.ts"),
-  },
+  ...SERVING,
   {
     name: "trust",
     group: "Look after",

@@ -49,7 +49,11 @@ export class AttemptFold {
         return this.#start(event);
       case "receipt":
         return this.#change(event.step_id, (open) =>
-          Object.assign(open, { has_receipt: true, admitted_at_ms: event.at_ms }, open.stage === "prepared" ? { stage: "admitted" } : {}),
+          Object.assign(
+            open,
+            { has_receipt: true, admitted_at_ms: event.at_ms },
+            open.stage === "prepared" ? { stage: "admitted" } : {},
+          ),
         );
       case "cancel_requested":
         for (const open of this.#open.values()) if (open.status === "running") open.stage = "cancelling";

@@ -12,8 +12,8 @@ import type { AgentEstimate, AgentOutcome, AgentPort } from "../../ports/index.t
 import type { AgentSpec } from "../program.ts";
 import { starveOrFail } from "../tree/asking.ts";
 import type { TreeExecutor } from "../tree/executor.ts";
-import { isDropped, type Job } from "../work.ts";
 import { approvalWait, suspendStep } from "../tree/waiting.ts";
+import { isDropped, type Job } from "../work.ts";
 import { intent } from "./index.ts";
 import { checkOutput } from "./tool.ts";
 
@@ -48,7 +48,13 @@ export class AgentDispatch {
       const settled = await this.#attempt(job, spec, port, { n, grant });
       if (settled) return;
     }
-    this.#tree.fail(job, failure("invalid_output", `the agent "${spec.agent}" gave no value that fits its output schema in ${spec.structured_output_attempts} tries`));
+    this.#tree.fail(
+      job,
+      failure(
+        "invalid_output",
+        `the agent "${spec.agent}" gave no value that fits its output schema in ${spec.structured_output_attempts} tries`,
+      ),
+    );
   }
 
   /** A call that was in flight when its process died is booked at its full reservation, then asked again (R-11). */
@@ -87,9 +93,18 @@ export class AgentDispatch {
     if (answer.decision === "allow") return true;
     if (answer.decision === "ask") this.#askPerson(job, spec, answer.reason);
     else if (answer.cause === "plan_mode")
-      this.#refuse(job, failure("execution_failed", `"${spec.agent}" is blocked: the session is in Plan mode, which only reads`));
+      this.#refuse(
+        job,
+        failure("execution_failed", `"${spec.agent}" is blocked: the session is in Plan mode, which only reads`),
+      );
     else
-      this.#refuse(job, failure(trusted ? "permission_denied" : "untrusted_workspace", `"${spec.agent}" is not allowed: ${answer.reason}`));
+      this.#refuse(
+        job,
+        failure(
+          trusted ? "permission_denied" : "untrusted_workspace",
+          `"${spec.agent}" is not allowed: ${answer.reason}`,
+        ),
+      );
     return false;
   }
 
@@ -100,7 +115,12 @@ export class AgentDispatch {
       intent(tree, job, { side_effect: "idempotent" }),
       { type: "phase", name: "suspension_context_persisted", instance: job.instance },
     ]);
-    suspendStep(tree, job, reason, approvalWait(tree, job, { name: spec.agent, side_effect: "idempotent", capabilities: spec.capabilities }));
+    suspendStep(
+      tree,
+      job,
+      reason,
+      approvalWait(tree, job, { name: spec.agent, side_effect: "idempotent", capabilities: spec.capabilities }),
+    );
   }
 
   async #attempt(job: Job, spec: AgentSpec, port: AgentPort, round: Round): Promise<boolean> {
@@ -219,7 +239,9 @@ export class AgentDispatch {
   async #ask(job: Job, spec: AgentSpec, port: AgentPort, n: number): Promise<AgentOutcome> {
     const { clock } = this.#tree.ports;
     if (spec.timeout_ms !== undefined)
-      job.timers.push(clock.at(clock.now() + spec.timeout_ms, () => job.abort.abort(new Error("the step's timeout is over"))));
+      job.timers.push(
+        clock.at(clock.now() + spec.timeout_ms, () => job.abort.abort(new Error("the step's timeout is over"))),
+      );
     const attempt = this.#tree.state(job.run.runId).steps.get(job.instance)?.attempts ?? 1;
     try {
       return await port.call({
@@ -247,7 +269,11 @@ export class AgentDispatch {
     }
     if (overshoot !== undefined) tree.fail(job, overshoot);
     else if (outcome.type === "stopped")
-      tree.fail(job, failure("execution_failed", `the agent "${spec.agent}" was stopped by its timeout`, true), outcome.message);
+      tree.fail(
+        job,
+        failure("execution_failed", `the agent "${spec.agent}" was stopped by its timeout`, true),
+        outcome.message,
+      );
     else if (outcome.type === "failed")
       tree.fail(job, failure("execution_failed", `the agent "${spec.agent}" failed`), outcome.message);
     else {

@@ -7,7 +7,7 @@ import type { RunState, StepState } from "../../domain/state.ts";
 import type { ChildRequest } from "../requests.ts";
 import type { TreeExecutor } from "../tree/executor.ts";
 import { wake } from "../tree/parents.ts";
-import { copyOf, childToCopy } from "../tree/retrying.ts";
+import { childToCopy, copyOf } from "../tree/retrying.ts";
 import { isDropped, type Job } from "../work.ts";
 import { intent } from "./index.ts";
 
@@ -62,11 +62,17 @@ function checkArgs(
   if (!fits.ok)
     return {
       ok: false,
-      failure: failure("invalid_input", `the arguments do not fit "${workflow_id}" at ${fits.path || "/"}: ${fits.message}`),
+      failure: failure(
+        "invalid_input",
+        `the arguments do not fit "${workflow_id}" at ${fits.path || "/"}: ${fits.message}`,
+      ),
     };
   const leak = findCredential(args, "args");
   if (leak !== undefined)
-    return { ok: false, failure: failure("invalid_input", `the arguments hold what looks like a credential at ${leak.path}`) };
+    return {
+      ok: false,
+      failure: failure("invalid_input", `the arguments hold what looks like a credential at ${leak.path}`),
+    };
   return { ok: true, args };
 }
 
@@ -96,7 +102,13 @@ export function childEnded(tree: TreeExecutor, job: Job, child: RunState): void 
     const output = child.output ?? null;
     const fits = schema === undefined ? { ok: true as const } : compileSchema(schema).validate(output);
     if (fits.ok) return tree.settle(job, { type: "succeeded", output });
-    return tree.fail(job, failure("invalid_output", `the child's output does not fit the step's schema at ${fits.path || "/"}: ${fits.message}`));
+    return tree.fail(
+      job,
+      failure(
+        "invalid_output",
+        `the child's output does not fit the step's schema at ${fits.path || "/"}: ${fits.message}`,
+      ),
+    );
   }
   tree.fail(job, child.failure ?? failure("execution_failed", "the child run failed"));
 }
@@ -105,4 +117,3 @@ function stepSchema(job: Job): Parameters<typeof compileSchema>[0] | undefined {
   const id = job.instance.split("@")[0];
   return job.run.definition.steps.find((step) => step.id === id)?.output_schema;
 }
-

@@ -5,8 +5,8 @@
 import type { EventBody } from "../../domain/events.ts";
 import { reserveStep } from "../../domain/ledger.ts";
 import type { RunState } from "../../domain/state.ts";
-import type { ChildRequest, StepRequest } from "../requests.ts";
 import type { ToolSpec } from "../program.ts";
+import type { ChildRequest, StepRequest } from "../requests.ts";
 import { refuse } from "../tree/asking.ts";
 import type { TreeExecutor } from "../tree/executor.ts";
 import { openWait } from "../tree/waiting.ts";
@@ -127,7 +127,12 @@ export function reserveAndQueue(tree: TreeExecutor, job: Job): boolean {
 export function intent(
   tree: TreeExecutor,
   job: Job,
-  facts: { readonly side_effect: Job["sideEffect"]; readonly tool?: string; readonly grant?: string; readonly redispatch?: number },
+  facts: {
+    readonly side_effect: Job["sideEffect"];
+    readonly tool?: string;
+    readonly grant?: string;
+    readonly redispatch?: number;
+  },
 ): EventBody {
   const step = tree.state(job.run.runId).steps.get(job.instance);
   const fresh = step?.status === "queued" || step?.was === "queued";
@@ -145,4 +150,3 @@ export function intent(
     ...(rest.redispatch === undefined ? {} : { redispatch: rest.redispatch }),
   };
 }
-

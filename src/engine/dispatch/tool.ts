@@ -1,15 +1,22 @@
 /** Tool steps: authorise, write the intent, hand over, judge the answer (DESIGN §6, R-8 … R-13). */
 import { dispatchId, toolCallId } from "../../domain/journal.ts";
 import { type Json, JsonError, normalizeJson } from "../../domain/json.ts";
-import { compileSchema, containsSecret, declaredSecrets, findCredential, secretHandles, substituteSecrets } from "../../domain/plan/index.ts";
+import {
+  compileSchema,
+  containsSecret,
+  declaredSecrets,
+  findCredential,
+  secretHandles,
+  substituteSecrets,
+} from "../../domain/plan/index.ts";
 import { type Failure, failure, type SideEffect } from "../../domain/run.ts";
 import type { StepState } from "../../domain/state.ts";
 import type { OwnerAnswer, Posture, ToolDescriptor, ToolOutcome } from "../../ports/index.ts";
-import type { StepRequest } from "../requests.ts";
 import type { ToolSpec } from "../program.ts";
-import { clip } from "../values.ts";
-import { approvalWait, repairWait, suspendStep } from "../tree/waiting.ts";
+import type { StepRequest } from "../requests.ts";
 import type { TreeExecutor } from "../tree/executor.ts";
+import { approvalWait, repairWait, suspendStep } from "../tree/waiting.ts";
+import { clip } from "../values.ts";
 import { isDropped, type Job } from "../work.ts";
 import { intent } from "./index.ts";
 
@@ -42,12 +49,18 @@ export class ToolDispatch {
     // Read-only work runs under every posture, so only work that a posture can forbid asks the store each time.
     const posture = tool.side_effect === "read_only" ? tree.posture : await this.#posture();
     if (posture === undefined)
-      return this.#refuse(job, spec, tool.side_effect, failure("execution_failed", "the session's permissions could not be read", true));
+      return this.#refuse(
+        job,
+        spec,
+        tool.side_effect,
+        failure("execution_failed", "the session's permissions could not be read", true),
+      );
     const answer = this.#authorise(spec, tool, posture);
     if (answer.type === "refuse") return this.#refuse(job, spec, tool.side_effect, answer.failure);
     if (answer.type === "ask" && grant === undefined) return this.#ask(job, spec, tool, answer.reason);
     const { input } = job.request;
-    const secrets = secretHandles(input).length > 0 ? await this.#resolveSecrets(job) : { ok: true as const, input, values: [] };
+    const secrets =
+      secretHandles(input).length > 0 ? await this.#resolveSecrets(job) : { ok: true as const, input, values: [] };
     if (!secrets.ok) return this.#refuse(job, spec, tool.side_effect, secrets.failure);
     if (isDropped(job)) return;
     const body = intent(tree, job, {
@@ -57,7 +70,16 @@ export class ToolDispatch {
     });
     const attempt = body.type === "step_started" ? body.attempt : 1;
     tree.append(job.run.runId, [body], { control: tool.side_effect !== "read_only" });
-    await this.#send(job, { spec, tool, posture, input: secrets.input, secrets: secrets.values, attempt, redispatch: 0, approved: grant !== undefined });
+    await this.#send(job, {
+      spec,
+      tool,
+      posture,
+      input: secrets.input,
+      secrets: secrets.values,
+      attempt,
+      redispatch: 0,
+      approved: grant !== undefined,
+    });
   }
 
   /**
@@ -72,7 +94,11 @@ export class ToolDispatch {
     const id = dispatchId(job.run.runId, job.instance, step.attempts);
     if (tool !== undefined && step.receipt !== undefined && tool.can_observe) {
       const seen = await this.#askOwner(() =>
-        tree.ports.tools.observe(spec.tool, { dispatch_id: id, receipt: step.receipt as Json, signal: job.abort.signal }),
+        tree.ports.tools.observe(spec.tool, {
+          dispatch_id: id,
+          receipt: step.receipt as Json,
+          signal: job.abort.signal,
+        }),
       );
       if (await this.#applyOwner(job, spec, tool, step, seen)) return;
     } else if (step.side_effect === "mutating" && tool?.can_lookup === true) {
@@ -83,21 +109,32 @@ export class ToolDispatch {
     }
     if (isDropped(job)) return;
     if (step.side_effect === "mutating" || tool === undefined) {
-      const reason = tool === undefined ? `the tool "${spec.tool}" is not there any more` : "its process ended before it answered";
+      const reason =
+        tool === undefined ? `the tool "${spec.tool}" is not there any more` : "its process ended before it answered";
       return suspendStep(tree, job, "outcome unknown", repairWait(tree, job, reason));
     }
     await this.#sendAgain(job, spec, tool, step);
   }
 
   /** True when the owner's answer settled the step or made it wait; false when the table goes on. */
-  async #applyOwner(job: Job, spec: ToolSpec, tool: ToolDescriptor, step: StepState, answer: OwnerAnswer): Promise<boolean> {
+  async #applyOwner(
+    job: Job,
+    spec: ToolSpec,
+    tool: ToolDescriptor,
+    step: StepState,
+    answer: OwnerAnswer,
+  ): Promise<boolean> {
     if (isDropped(job)) return true;
     switch (answer.type) {
       case "succeeded":
         this.#succeed(job, spec, tool, answer.output, []);
         return true;
       case "failed":
-        this.#tree.fail(job, failure("execution_failed", `the tool "${spec.tool}" reported a failure`, answer.retryable), answer.message);
+        this.#tree.fail(
+          job,
+          failure("execution_failed", `the tool "${spec.tool}" reported a failure`, answer.retryable),
+          answer.message,
+        );
         return true;
       case "cancelled":
         this.#tree.fail(job, failure("cancelled", `the owner of "${spec.tool}" cancelled it`));
@@ -128,18 +165,36 @@ export class ToolDispatch {
     const posture = tool.side_effect === "read_only" ? this.#tree.posture : await this.#posture();
     const answer = posture === undefined ? undefined : this.#authorise(spec, tool, posture);
     if (posture === undefined || answer?.type === "refuse")
-      return this.#tree.fail(job, answer?.type === "refuse" ? answer.failure : failure("execution_failed", "the session's permissions could not be read", true));
+      return this.#tree.fail(
+        job,
+        answer?.type === "refuse"
+          ? answer.failure
+          : failure("execution_failed", "the session's permissions could not be read", true),
+      );
     const secrets = await this.#resolveSecrets(job);
     if (!secrets.ok) return this.#tree.fail(job, secrets.failure);
     if (isDropped(job)) return;
     const redispatch = step.redispatch + 1;
-    this.#tree.append(job.run.runId, [intent(this.#tree, job, { side_effect: tool.side_effect, tool: spec.tool, redispatch })], {
-      control: tool.side_effect !== "read_only",
-    });
+    this.#tree.append(
+      job.run.runId,
+      [intent(this.#tree, job, { side_effect: tool.side_effect, tool: spec.tool, redispatch })],
+      {
+        control: tool.side_effect !== "read_only",
+      },
+    );
     // R-3: a barrier comes before sending anything again.
     const barrier = this.#tree.journal.barrier();
     if (barrier !== undefined) await barrier;
-    await this.#send(job, { spec, tool, posture, input: secrets.input, secrets: secrets.values, attempt: step.attempts, redispatch, approved: false });
+    await this.#send(job, {
+      spec,
+      tool,
+      posture,
+      input: secrets.input,
+      secrets: secrets.values,
+      attempt: step.attempts,
+      redispatch,
+      approved: false,
+    });
   }
 
   async #posture(): Promise<Posture | undefined> {
@@ -171,10 +226,19 @@ export class ToolDispatch {
     if (answer.decision === "allow") return { type: "allow" };
     if (answer.decision === "ask") return { type: "ask", reason: answer.reason };
     if (answer.cause === "plan_mode")
-      return { type: "refuse", failure: failure("execution_failed", `"${spec.tool}" is blocked: the session is in Plan mode, which only reads`) };
+      return {
+        type: "refuse",
+        failure: failure(
+          "execution_failed",
+          `"${spec.tool}" is blocked: the session is in Plan mode, which only reads`,
+        ),
+      };
     return {
       type: "refuse",
-      failure: failure(trusted ? "permission_denied" : "untrusted_workspace", `"${spec.tool}" is not allowed: ${answer.reason}`),
+      failure: failure(
+        trusted ? "permission_denied" : "untrusted_workspace",
+        `"${spec.tool}" is not allowed: ${answer.reason}`,
+      ),
     };
   }
 
@@ -189,9 +253,19 @@ export class ToolDispatch {
     const values = new Map<string, string>();
     for (const name of names) {
       if (!declared.has(name))
-        return { ok: false, failure: failure("permission_denied", `the secret "${name}" is named neither by the definition nor by the arguments`) };
+        return {
+          ok: false,
+          failure: failure(
+            "permission_denied",
+            `the secret "${name}" is named neither by the definition nor by the arguments`,
+          ),
+        };
       const answer = await this.#tree.ports.secrets.resolve(name);
-      if (!answer.ok) return { ok: false, failure: failure("permission_denied", `the secret "${name}" cannot be used: ${answer.reason}`) };
+      if (!answer.ok)
+        return {
+          ok: false,
+          failure: failure("permission_denied", `the secret "${name}" cannot be used: ${answer.reason}`),
+        };
       values.set(name, answer.value);
     }
     return { ok: true, input: substituteSecrets(input, values), values: [...values.values()] };
@@ -284,8 +358,7 @@ export class ToolDispatch {
     if (!late) return answer;
     // A mutating tool that still reports its own word is believed; any other has timed out.
     if (job.sideEffect === "mutating" && (answer.type === "succeeded" || answer.type === "failed")) return answer;
-    if (answer.type === "timed_out")
-      void call.then((result) => this.#keepLate(job, handover, result));
+    if (answer.type === "timed_out") void call.then((result) => this.#keepLate(job, handover, result));
     return { type: "timed_out" };
   }
 
@@ -322,13 +395,26 @@ export class ToolDispatch {
         return tree.fail(job, reportedFailure(spec.tool, answer), answer.message);
       case "needs_approval":
         tree.append(job.run.runId, [{ type: "phase", name: "suspension_context_persisted", instance: job.instance }]);
-        return suspendStep(tree, job, answer.prompt ?? "the tool asks first", approvalWait(tree, job, asked(spec, tool), answer.prompt));
+        return suspendStep(
+          tree,
+          job,
+          answer.prompt ?? "the tool asks first",
+          approvalWait(tree, job, asked(spec, tool), answer.prompt),
+        );
       case "running":
         return void tree.background(this.#detached(job, spec, answer.kill));
       case "timed_out":
         if (tool.side_effect === "mutating")
-          return suspendStep(tree, job, "outcome unknown", repairWait(tree, job, `no answer within its timeout of ${spec.timeout_ms} ms`));
-        return tree.fail(job, failure("execution_failed", `"${spec.tool}" did not answer within ${spec.timeout_ms} ms`, true));
+          return suspendStep(
+            tree,
+            job,
+            "outcome unknown",
+            repairWait(tree, job, `no answer within its timeout of ${spec.timeout_ms} ms`),
+          );
+        return tree.fail(
+          job,
+          failure("execution_failed", `"${spec.tool}" did not answer within ${spec.timeout_ms} ms`, true),
+        );
       case "threw": {
         const text = answer.error instanceof Error ? answer.error.message : String(answer.error);
         if (tool.side_effect === "mutating")
@@ -375,7 +461,10 @@ export function checkOutput(
   schema: Parameters<typeof compileSchema>[0] | undefined,
   secrets: readonly string[],
 ): { ok: true; output: Json } | { ok: false; failure: Failure } {
-  const bad = (message: string): { ok: false; failure: Failure } => ({ ok: false, failure: failure("invalid_output", message) });
+  const bad = (message: string): { ok: false; failure: Failure } => ({
+    ok: false,
+    failure: failure("invalid_output", message),
+  });
   let output: Json;
   try {
     output = normalizeJson(value);
@@ -383,12 +472,15 @@ export function checkOutput(
     if (!(error instanceof JsonError)) throw error;
     return bad(`the output of "${who}" cannot be stored: ${error.message}`);
   }
-  if (secrets.length > 0 && containsSecret(output, secrets)) return bad(`the output of "${who}" repeats a secret it was given`);
+  if (secrets.length > 0 && containsSecret(output, secrets))
+    return bad(`the output of "${who}" repeats a secret it was given`);
   const leak = findCredential(output, "output");
   if (leak !== undefined) return bad(`the output of "${who}" holds what looks like a credential at ${leak.path}`);
   if (schema === undefined) return { ok: true, output };
   const fits = compileSchema(schema).validate(output);
-  return fits.ok ? { ok: true, output } : bad(`the output of "${who}" does not fit its schema at ${fits.path || "/"}: ${fits.message}`);
+  return fits.ok
+    ? { ok: true, output }
+    : bad(`the output of "${who}" does not fit its schema at ${fits.path || "/"}: ${fits.message}`);
 }
 
 /** RP-41; the tool's own text goes beside the failure, never into it. */
@@ -404,5 +496,7 @@ function lateResult({ spec, secrets }: Handover, answer: Answer): Json | undefin
   if (answer.type === "failed") return { type: "failed", message: clip(answer.message) };
   if (answer.type !== "succeeded") return undefined;
   const checked = checkOutput(spec.tool, answer.output, undefined, secrets);
-  return checked.ok ? { type: "succeeded", output: checked.output } : { type: "succeeded", unstorable: checked.failure.message };
+  return checked.ok
+    ? { type: "succeeded", output: checked.output }
+    : { type: "succeeded", unstorable: checked.failure.message };
 }

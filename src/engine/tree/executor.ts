@@ -123,10 +123,16 @@ export class TreeExecutor {
   /** Records a job's outcome and lets the program hear of it, in that order (R-2a). */
   settle(job: Job, outcome: Outcome, detail?: string): void {
     const step_id = job.instance;
-    if (outcome.type === "succeeded") this.append(job.run.runId, [{ type: "step_completed", step_id, output: outcome.output }]);
+    if (outcome.type === "succeeded")
+      this.append(job.run.runId, [{ type: "step_completed", step_id, output: outcome.output }]);
     else
       this.append(job.run.runId, [
-        { type: "step_failed", step_id, failure: outcome.failure, ...(detail === undefined ? {} : { detail: clip(detail) }) },
+        {
+          type: "step_failed",
+          step_id,
+          failure: outcome.failure,
+          ...(detail === undefined ? {} : { detail: clip(detail) }),
+        },
       ]);
     this.dropJob(job);
     this.#progressed();
@@ -328,7 +334,10 @@ export class TreeExecutor {
   }
 
   leaseLost(): HoldfastError {
-    return new HoldfastError("storage_unavailable", "Cannot go on with the run here: its lease could not be renewed in time");
+    return new HoldfastError(
+      "storage_unavailable",
+      "Cannot go on with the run here: its lease could not be renewed in time",
+    );
   }
 
   broken(error: unknown): void {

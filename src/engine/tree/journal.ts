@@ -5,7 +5,7 @@
  * A commit that is refused or whose outcome is unknown poisons the tree (R-4): nothing more is appended, whoever
  * waits is told, and the engine loads the tree anew from what is durable.
  */
-import { assert, HoldfastError } from "../../domain/errors.ts";
+import { assert, type HoldfastError } from "../../domain/errors.ts";
 import type { EventBase, EventBody, RunEvent } from "../../domain/events.ts";
 import { genesisHash, segmentHash } from "../../domain/journal.ts";
 import { canonicalJson, type Json } from "../../domain/json.ts";
@@ -86,7 +86,9 @@ export class TreeJournal {
   #lagEvents = 0;
   #lagBytes = 0;
   #pendingGate: Gate | undefined;
-  #inFlight: { commit: TreeCommit; gate: Gate | undefined; published: [JournalRun, RunEvent[], RunState][] } | undefined;
+  #inFlight:
+    | { commit: TreeCommit; gate: Gate | undefined; published: [JournalRun, RunEvent[], RunState][] }
+    | undefined;
   #poison: HoldfastError | undefined;
 
   constructor(options: TreeJournalOptions) {
@@ -165,7 +167,11 @@ export class TreeJournal {
    * Numbers, checks and queues events; the run's state has moved when it returns, the disk has not.
    * @throws HoldfastError what poisoned the tree, or `internal` for an illegal event
    */
-  append(runId: string, bodies: readonly (EventBody & Pick<EventBase, "woke">)[], options: { control?: boolean; woke?: readonly string[] } = {}): void {
+  append(
+    runId: string,
+    bodies: readonly (EventBody & Pick<EventBase, "woke">)[],
+    options: { control?: boolean; woke?: readonly string[] } = {},
+  ): void {
     if (this.#poison !== undefined) throw this.#poison;
     const run = this.run(runId);
     const at_ms = this.#options.now();

@@ -9,7 +9,7 @@ import { addUsage, foldLedger, type Ledger } from "../../domain/ledger.ts";
 import { isTerminal, type RunHeader } from "../../domain/run.ts";
 import { evolve, initialState, openSteps, type RunState } from "../../domain/state.ts";
 import type { RunRecord, RunStore, Segment } from "../../ports/index.ts";
-import { Recording, type Recorded } from "../replay.ts";
+import { type Recorded, Recording } from "../replay.ts";
 import { hydrateEvents, readArtifact, unpackText } from "../values.ts";
 import type { TreeExecutor } from "./executor.ts";
 import { newWait, repairWaitFor } from "./waiting.ts";
@@ -71,10 +71,17 @@ export async function loadRun(store: RunStore, record: RunRecord): Promise<Loade
 }
 
 /** The tree's ledger: open runs by their journals, ended children by their rows (R-16). */
-export function treeLedger(loaded: ReadonlyMap<string, LoadedRun>, ended: readonly RunRecord[], rootId: string): Ledger {
+export function treeLedger(
+  loaded: ReadonlyMap<string, LoadedRun>,
+  ended: readonly RunRecord[],
+  rootId: string,
+): Ledger {
   const root = loaded.get(rootId);
   if (root === undefined) throw new HoldfastError("storage", `Cannot load the run ${rootId}: its root is missing`);
-  let ledger = foldLedger(root.state, [...loaded.values()].map((run) => run.state));
+  let ledger = foldLedger(
+    root.state,
+    [...loaded.values()].map((run) => run.state),
+  );
   for (const record of ended) ledger = { ...ledger, spent: addUsage(ledger.spent, record.usage) };
   return ledger;
 }
@@ -83,7 +90,11 @@ export function treeLedger(loaded: ReadonlyMap<string, LoadedRun>, ended: readon
  * RP-61 with R-17: what was queued or running when its process ended is suspended. It calls nothing outside. A
  * mutation that nobody can be asked about becomes a repair; everything else waits for recovery.
  */
-export function markInterrupted(tree: TreeExecutor, reason: string, also: { readonly queued?: boolean } = {}): string[] {
+export function markInterrupted(
+  tree: TreeExecutor,
+  reason: string,
+  also: { readonly queued?: boolean } = {},
+): string[] {
   const changed: string[] = [];
   // Children first, so that a parent knows whether its child waits for a person.
   for (const run of [...tree.journal.runs.values()].reverse()) {
@@ -101,12 +112,22 @@ export function markInterrupted(tree: TreeExecutor, reason: string, also: { read
         reason,
         ...(wait === undefined
           ? {}
-          : { wait: { ...newWait(tree, header.run_id, wait, step.id), wait_id: `w-${state.last_sequence + events.length + 1}` } }),
+          : {
+              wait: {
+                ...newWait(tree, header.run_id, wait, step.id),
+                wait_id: `w-${state.last_sequence + events.length + 1}`,
+              },
+            }),
       });
     }
     const recovery = asks
       ? {}
-      : { wait: { ...newWait(tree, header.run_id, { type: "recovery", reason }), wait_id: `w-${state.last_sequence + events.length + 1}` } };
+      : {
+          wait: {
+            ...newWait(tree, header.run_id, { type: "recovery", reason }),
+            wait_id: `w-${state.last_sequence + events.length + 1}`,
+          },
+        };
     events.push({ type: "run_suspended", reason, ...recovery });
     tree.append(header.run_id, events);
     changed.push(header.run_id);
@@ -139,7 +160,9 @@ export async function revive(tree: TreeExecutor, loaded: ReadonlyMap<string, Loa
     const active = tree.activate(run.state.header, run.recorded);
     await active.host.start();
     const unasked = active.nondeterminism === undefined ? active.host.unasked() : undefined;
-    const message = active.nondeterminism ?? (unasked === undefined ? undefined : `the program no longer asks for "${unasked}", which is open`);
+    const message =
+      active.nondeterminism ??
+      (unasked === undefined ? undefined : `the program no longer asks for "${unasked}", which is open`);
     if (message !== undefined)
       throw new HoldfastError(
         "nondeterminism",

@@ -48,12 +48,28 @@ function pauseRun(tree: TreeExecutor, runId: string, why: string): void {
   const waitId = (): string => `w-${state.last_sequence + events.length + 1}`;
   for (const step of openSteps(state, ["queued", "running"])) {
     const job = tree.runs.get(runId)?.jobs.get(step.id);
-    const lost = step.status === "running" && step.side_effect === "mutating" && step.child_run_id === undefined && job?.ended !== true;
+    const lost =
+      step.status === "running" &&
+      step.side_effect === "mutating" &&
+      step.child_run_id === undefined &&
+      job?.ended !== true;
     const wait = lost
-      ? { ...newWait(tree, runId, repairWaitFor(tree, runId, step.id, step.tool ?? step.id, "it had not ended when the run was paused"), step.id), wait_id: waitId() }
+      ? {
+          ...newWait(
+            tree,
+            runId,
+            repairWaitFor(tree, runId, step.id, step.tool ?? step.id, "it had not ended when the run was paused"),
+            step.id,
+          ),
+          wait_id: waitId(),
+        }
       : undefined;
     events.push({ type: "step_suspended", step_id: step.id, reason: why, ...(wait === undefined ? {} : { wait }) });
   }
-  events.push({ type: "run_suspended", reason: why, wait: { ...newWait(tree, runId, { type: "paused", reason: why }), wait_id: waitId() } });
+  events.push({
+    type: "run_suspended",
+    reason: why,
+    wait: { ...newWait(tree, runId, { type: "paused", reason: why }), wait_id: waitId() },
+  });
   tree.append(runId, events);
 }

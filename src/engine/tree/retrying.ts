@@ -8,9 +8,9 @@ import { parseEvents } from "../../domain/journal.ts";
 import type { Definition } from "../../domain/plan/index.ts";
 import { type CopiedEvent, retryEvents } from "../../domain/retry.ts";
 import { isTerminal, type RunHeader } from "../../domain/run.ts";
+import type { RunStore } from "../../ports/index.ts";
 import { type Recorded, Recording } from "../replay.ts";
 import { hydrateEvents } from "../values.ts";
-import type { RunStore } from "../../ports/index.ts";
 import type { TreeExecutor } from "./executor.ts";
 import { loadHeader, readJournal } from "./loading.ts";
 
@@ -20,12 +20,17 @@ export interface Copied {
 }
 
 /** What a new run takes over from an ended one. */
-export async function copyOf(store: RunStore, runId: string, definition: Definition): Promise<Copied & { readonly header: RunHeader }> {
+export async function copyOf(
+  store: RunStore,
+  runId: string,
+  definition: Definition,
+): Promise<Copied & { readonly header: RunHeader }> {
   const record = await store.getRun(runId);
   if (record === undefined) throw new HoldfastError("not_found", `Cannot retry the run ${runId}: it is gone`);
   const header = await loadHeader(store, record);
   const events: RunEvent[] = [];
-  for await (const { text } of readJournal(store, header)) events.push(...(await hydrateEvents(store, parseEvents(text))));
+  for await (const { text } of readJournal(store, header))
+    events.push(...(await hydrateEvents(store, parseEvents(text))));
   const plan = retryEvents(events, definition);
   const recording = new Recording();
   for (const [i, event] of plan.events.entries()) recording.add({ ...event, sequence: i + 1, at_ms: 0 });
@@ -33,11 +38,17 @@ export async function copyOf(store: RunStore, runId: string, definition: Definit
 }
 
 /** The ended child that a step of a retried run had, if this is the first time the step is asked for again. */
-export async function childToCopy(tree: TreeExecutor, parent: RunHeader, instance: string): Promise<string | undefined> {
+export async function childToCopy(
+  tree: TreeExecutor,
+  parent: RunHeader,
+  instance: string,
+): Promise<string | undefined> {
   if (parent.made_from?.how !== "retry") return undefined;
   const { store } = tree.ports;
   const children = await store.treeRuns(await rootOf(store, parent.made_from.run_id));
-  const old = children.filter((run) => run.parent_run_id === parent.made_from?.run_id && run.parent_step_id === instance).at(-1);
+  const old = children
+    .filter((run) => run.parent_run_id === parent.made_from?.run_id && run.parent_step_id === instance)
+    .at(-1);
   if (old === undefined || !isTerminal(old.status) || old.status === "succeeded") return undefined;
   const taken = [...tree.journal.runs.values()].some((run) => run.header.made_from?.run_id === old.run_id);
   return taken ? undefined : old.run_id;

@@ -5,7 +5,7 @@
  */
 import type { Json, JsonObject } from "../../domain/json.ts";
 import { compileSchema, type Schema } from "../../domain/plan/index.ts";
-import { type Budgets, BUDGET_FIELDS, type Decision, failure, isTerminal, type Wait } from "../../domain/run.ts";
+import { BUDGET_FIELDS, type Budgets, type Decision, failure, isTerminal, type Wait } from "../../domain/run.ts";
 import type { Signal } from "../../ports/index.ts";
 import { checkOutput } from "../dispatch/tool.ts";
 import type { ActiveRun, Job } from "../work.ts";
@@ -83,7 +83,8 @@ function decide(tree: TreeExecutor, signal: Signal, payload: JsonObject): void {
   if (wait === undefined || job === undefined || wait.granted !== undefined) return;
   // R-1: past its deadline a decision is refused even if the expiry is not written yet.
   if (wait.deadline_at_ms !== undefined && tree.now() >= wait.deadline_at_ms) return;
-  if (payload.digest !== undefined && wait.digest !== undefined && !wait.digest.startsWith(String(payload.digest))) return;
+  if (payload.digest !== undefined && wait.digest !== undefined && !wait.digest.startsWith(String(payload.digest)))
+    return;
   if (signal.kind === "repair") return repair(tree, run, job, wait, payload);
   if (signal.kind === "answer") return answer(tree, job, wait, payload);
   if (wait.type !== "approval" && wait.type !== "tool_approval") return;
@@ -105,7 +106,10 @@ function toolDecision(tree: TreeExecutor, job: Job, wait: Wait, decision: Decisi
   if (!decision.approved) {
     tree.append(runId, [{ type: "wait_closed", wait_id: wait.wait_id, by: "decision", decision }]);
     wake(tree, job.run);
-    return tree.fail(job, failure("permission_denied", `${decision.decided_by} denied the use of "${wait.tool ?? "the tool"}"`));
+    return tree.fail(
+      job,
+      failure("permission_denied", `${decision.decided_by} denied the use of "${wait.tool ?? "the tool"}"`),
+    );
   }
   tree.append(runId, [{ type: "grant_issued", wait_id: wait.wait_id, digest: wait.digest ?? "", decision }]);
   wake(tree, job.run);
@@ -124,7 +128,8 @@ function answer(tree: TreeExecutor, job: Job, wait: Wait, payload: JsonObject): 
 function repair(tree: TreeExecutor, run: ActiveRun, job: Job, wait: Wait, payload: JsonObject): void {
   if (wait.type !== "repair" && wait.type !== "tool_running") return;
   const resolution = text(payload, "resolution");
-  if (resolution !== "succeeded" && resolution !== "failed" && resolution !== "cancelled" && resolution !== "retry") return;
+  if (resolution !== "succeeded" && resolution !== "failed" && resolution !== "cancelled" && resolution !== "retry")
+    return;
   const message = text(payload, "message") ?? text(payload, "reason");
   const checked = resolution === "succeeded" ? repairedOutput(tree, job, payload.output ?? null) : undefined;
   if (checked?.ok === false) return;
@@ -177,6 +182,8 @@ function repairSibling(tree: TreeExecutor, run: ActiveRun, job: Job, output: Jso
 
 function settleStopped(tree: TreeExecutor, run: ActiveRun, job: Job, output: Json | undefined): void {
   const step_id = job.instance;
-  tree.append(run.runId, [output === undefined ? { type: "step_cancelled", step_id } : { type: "step_completed", step_id, output }]);
+  tree.append(run.runId, [
+    output === undefined ? { type: "step_cancelled", step_id } : { type: "step_completed", step_id, output },
+  ]);
   tree.dropJob(job);
 }

@@ -4,13 +4,13 @@
  * "cancelled": it waits for repair, and the answer ends the run as the stop would have.
  */
 import type { EventBody } from "../../domain/events.ts";
+import { settleAgent } from "../../domain/ledger.ts";
 import { definitionKey, frontier } from "../../domain/plan/index.ts";
 import { failure, isTerminal, type StopReason } from "../../domain/run.ts";
-import { settleAgent } from "../../domain/ledger.ts";
 import { openSteps, type RunState, type StepState } from "../../domain/state.ts";
-import { atMost } from "../timing.ts";
-import type { OpenRequest } from "../requests.ts";
 import { CANCELLED_PREFIX } from "../replay.ts";
+import type { OpenRequest } from "../requests.ts";
+import { atMost } from "../timing.ts";
 import type { ActiveRun, Job } from "../work.ts";
 import type { TreeExecutor } from "./executor.ts";
 import { parentWaits } from "./parents.ts";
@@ -28,7 +28,8 @@ const OPEN = ["queued", "running", "suspended"] as const;
 export function subtree(tree: TreeExecutor, runId: string): string[] {
   const below: string[] = [];
   for (const run of tree.journal.runs.values())
-    if (run.header.parent_run_id === runId && !isTerminal(run.state.status)) below.push(...subtree(tree, run.header.run_id));
+    if (run.header.parent_run_id === runId && !isTerminal(run.state.status))
+      below.push(...subtree(tree, run.header.run_id));
   return [...below, runId];
 }
 
@@ -132,10 +133,11 @@ function endRun(tree: TreeExecutor, runId: string, stop: Stop): void {
   }
   for (const step of open) events.push(settledBy(step, stop));
   if (stop.reason === "timeout" && open.length === 0) {
-    const definition = tree.services.definition(definitionKey(state.header.workflow_id, state.header.workflow_revision));
+    const definition = tree.services.definition(
+      definitionKey(state.header.workflow_id, state.header.workflow_revision),
+    );
     for (const leaf of frontier(definition.plan))
-      if (!state.steps.has(leaf))
-        events.push({ type: "step_failed", step_id: leaf, visit: 1, failure: TIME_IS_UP });
+      if (!state.steps.has(leaf)) events.push({ type: "step_failed", step_id: leaf, visit: 1, failure: TIME_IS_UP });
   }
   events.push(terminal(tree, runId, stop));
   tree.append(runId, events);
@@ -164,7 +166,10 @@ function settledBy(step: StepState, stop: Stop): EventBody {
 function terminal(tree: TreeExecutor, runId: string, stop: Stop): EventBody {
   // RP-44: usage that could not be observed makes the run fail rather than claim a clean stop.
   if (tree.unmeasured.has(runId))
-    return { type: "run_failed", failure: failure("execution_failed", "an agent was stopped and its usage could not be observed") };
+    return {
+      type: "run_failed",
+      failure: failure("execution_failed", "an agent was stopped and its usage could not be observed"),
+    };
   if (stop.reason === "timeout") return { type: "run_failed", failure: TIME_IS_UP };
   return {
     type: "run_cancelled",
@@ -218,7 +223,14 @@ function suspendStopped(tree: TreeExecutor, runId: string): void {
   if (tree.state(runId).status !== "running") return;
   for (const step of openSteps(tree.state(runId), ["queued", "running"])) {
     const wait = childIsOpen(tree, step)
-      ? { wait: newWait(tree, runId, { type: "child" as const, child_run_id: step.child_run_id as string, reason: "repair" }, step.id) }
+      ? {
+          wait: newWait(
+            tree,
+            runId,
+            { type: "child" as const, child_run_id: step.child_run_id as string, reason: "repair" },
+            step.id,
+          ),
+        }
       : {};
     tree.append(runId, [{ type: "step_suspended", step_id: step.id, reason: "the run is being stopped", ...wait }]);
   }
@@ -246,7 +258,8 @@ export async function cancelGroup(
   for (const job of children) job.stop = "sibling_failed";
   for (const job of children) {
     const id = tree.state(run.runId).steps.get(job.instance)?.child_run_id;
-    if (id !== undefined && tree.journal.runs.has(id)) await stopRun(tree, id, { reason: "cancelled", text: "a sibling failed" });
+    if (id !== undefined && tree.journal.runs.has(id))
+      await stopRun(tree, id, { reason: "cancelled", text: "a sibling failed" });
   }
   if (tree.closed || run.ended || run.stopping !== undefined) return;
   finishCancel(tree, run, key);

@@ -1,11 +1,18 @@
 /** Steps that wait for the outside: how a wait is written down, timed and ended (R-9, R-19, R-28). */
 import { dispatchId } from "../../domain/journal.ts";
 import { hashJson, type Json } from "../../domain/json.ts";
-import { type Decision, failure, isTerminal, type RepairEvidence, type SideEffect, type Wait } from "../../domain/run.ts";
+import {
+  type Decision,
+  failure,
+  isTerminal,
+  type RepairEvidence,
+  type SideEffect,
+  type Wait,
+} from "../../domain/run.ts";
 import { intent, reserveAndQueue } from "../dispatch/index.ts";
 import type { WaitSpec } from "../program.ts";
-import type { StepRequest, WaitRequest } from "../requests.ts";
 import type { Outcome } from "../replay.ts";
+import type { StepRequest, WaitRequest } from "../requests.ts";
 import type { ActiveRun, Job } from "../work.ts";
 import type { TreeExecutor } from "./executor.ts";
 import { wake } from "./parents.ts";
@@ -41,7 +48,11 @@ export function approvalWait(
   return {
     type: "tool_approval",
     tool: asked.name,
-    tool_call_id: dispatchId(job.run.runId, job.instance, tree.state(job.run.runId).steps.get(job.instance)?.attempts ?? 1),
+    tool_call_id: dispatchId(
+      job.run.runId,
+      job.instance,
+      tree.state(job.run.runId).steps.get(job.instance)?.attempts ?? 1,
+    ),
     input: job.request.input,
     side_effect: asked.side_effect,
     capabilities: [...new Set(asked.capabilities)],
@@ -58,7 +69,14 @@ export function digestOf(tree: TreeExecutor, runId: string, instance: string, to
 
 export function repairWait(tree: TreeExecutor, job: Job, reason: string, lookup?: string): NewWait {
   const { spec } = job.request as StepRequest;
-  return repairWaitFor(tree, job.run.runId, job.instance, spec.kind === "tool" ? spec.tool : spec.agent, reason, lookup);
+  return repairWaitFor(
+    tree,
+    job.run.runId,
+    job.instance,
+    spec.kind === "tool" ? spec.tool : spec.agent,
+    reason,
+    lookup,
+  );
 }
 
 /** A mutation whose outcome cannot be known: a person says what became of it, with the evidence before them (GD-74). */
@@ -115,7 +133,9 @@ function describe(tree: TreeExecutor, job: Job, spec: WaitSpec): NewWait {
     prompt: spec.prompt,
     ...(spec.details === undefined ? {} : { details: spec.details }),
     ...(deadline === undefined ? {} : { deadline_at_ms: deadline }),
-    ...(deadline === undefined || spec.warn_ms === undefined ? {} : { warn_at_ms: Math.max(now, deadline - spec.warn_ms) }),
+    ...(deadline === undefined || spec.warn_ms === undefined
+      ? {}
+      : { warn_at_ms: Math.max(now, deadline - spec.warn_ms) }),
     ...(spec.type === "input" ? { schema: spec.schema } : {}),
     ...(spec.type === "approval" && spec.outcome !== undefined ? { outcome: spec.outcome } : {}),
     digest: digestOf(tree, job.run.runId, job.instance, spec.type, job.request.inputHash),
@@ -147,16 +167,34 @@ function armWait(tree: TreeExecutor, job: Job): void {
   if (wait === undefined) return;
   const { clock } = tree.ports;
   const live = (act: () => void) => (): void => {
-    if (tree.closed || job.run.ended || job.run.stopping !== undefined || waitOf(tree, job)?.wait_id !== wait.wait_id) return;
+    if (tree.closed || job.run.ended || job.run.stopping !== undefined || waitOf(tree, job)?.wait_id !== wait.wait_id)
+      return;
     tree.guard(act);
     tree.settleDownSoon();
   };
   const due = wakesOf(wait);
   if (due.length > 0) job.dueAtMs = Math.min(...due);
-  if (wait.due_at_ms !== undefined) job.timers.push(clock.at(wait.due_at_ms, live(() => closeByTime(tree, job, wait))));
-  if (wait.deadline_at_ms !== undefined) job.timers.push(clock.at(wait.deadline_at_ms, live(() => closeByTime(tree, job, wait))));
+  if (wait.due_at_ms !== undefined)
+    job.timers.push(
+      clock.at(
+        wait.due_at_ms,
+        live(() => closeByTime(tree, job, wait)),
+      ),
+    );
+  if (wait.deadline_at_ms !== undefined)
+    job.timers.push(
+      clock.at(
+        wait.deadline_at_ms,
+        live(() => closeByTime(tree, job, wait)),
+      ),
+    );
   if (wait.warn_at_ms !== undefined && wait.warned !== true)
-    job.timers.push(clock.at(wait.warn_at_ms, live(() => warn(tree, job, wait))));
+    job.timers.push(
+      clock.at(
+        wait.warn_at_ms,
+        live(() => warn(tree, job, wait)),
+      ),
+    );
 }
 
 function warn(tree: TreeExecutor, job: Job, wait: Wait): void {
@@ -166,7 +204,9 @@ function warn(tree: TreeExecutor, job: Job, wait: Wait): void {
 
 /** When a wait wants attention by itself: it is due, its deadline passes, or a warning before that. */
 function wakesOf(wait: Wait): number[] {
-  return [wait.due_at_ms, wait.deadline_at_ms, wait.warned === true ? undefined : wait.warn_at_ms].filter((at) => at !== undefined);
+  return [wait.due_at_ms, wait.deadline_at_ms, wait.warned === true ? undefined : wait.warn_at_ms].filter(
+    (at) => at !== undefined,
+  );
 }
 
 /** A timer is due, or a deadline passed: silence never consents (R-28). */
@@ -197,9 +237,16 @@ function outcomeOf(wait: Wait, closing: Closing): Outcome {
   if (closing.by === "timer") return { type: "succeeded", output: null };
   if (closing.by === "answer") return { type: "succeeded", output: closing.value };
   const { decision } = closing;
-  if (decision.approved || wait.outcome === "value") return { type: "succeeded", output: { ...decision } as unknown as Json };
+  if (decision.approved || wait.outcome === "value")
+    return { type: "succeeded", output: { ...decision } as unknown as Json };
   const why = decision.decision === "expired" ? "nobody decided before the deadline" : `${decision.decided_by} said no`;
-  return { type: "failed", failure: failure("permission_denied", `${wait.type === "input" ? "the input" : "the approval"} was not given: ${why}`) };
+  return {
+    type: "failed",
+    failure: failure(
+      "permission_denied",
+      `${wait.type === "input" ? "the input" : "the approval"} was not given: ${why}`,
+    ),
+  };
 }
 
 /** The earliest time at which a wait of the tree wants attention. */

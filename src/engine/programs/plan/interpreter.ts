@@ -5,18 +5,18 @@
 import type { Json, JsonObject } from "../../../domain/json.ts";
 import {
   type AgentStep,
-  type Definition,
   childPath,
+  type Definition,
   leafBound,
   leaves,
   momentMs,
   type Plan,
   placeKey,
+  type Resolved,
   ROOT_PATH,
   resolveCondition,
   resolveReference,
   resolveTemplate,
-  type Resolved,
   type Step,
   type TemplateScope,
   type ToolStep,
@@ -158,7 +158,11 @@ class PlanRun {
         return () => ctx.wait(instance, spec);
       }
       case "wait": {
-        const spec = timerSpec(step.id, step.for_ms === undefined ? undefined : resolve(step.for_ms), step.until === undefined ? undefined : resolve(step.until));
+        const spec = timerSpec(
+          step.id,
+          step.for_ms === undefined ? undefined : resolve(step.for_ms),
+          step.until === undefined ? undefined : resolve(step.until),
+        );
         return () => ctx.wait(instance, spec);
       }
     }
@@ -234,10 +238,20 @@ class PlanRun {
   }
 
   /** RP-33: the unchosen branch is skipped before the chosen one runs. */
-  async #choice(node: Extract<Plan, { type: "choice" }>, path: string, scope: Scope, ctx: ProgramContext): Promise<Json> {
+  async #choice(
+    node: Extract<Plan, { type: "choice" }>,
+    path: string,
+    scope: Scope,
+    ctx: ProgramContext,
+  ): Promise<Json> {
     const chosen = valueOf(resolveCondition(node.condition, this.#view(scope)));
     this.#skip(chosen ? node.else_branch : node.then_branch, scope, "conditional branch not selected", ctx);
-    return this.#node(chosen ? node.then_branch : node.else_branch, childPath(path, chosen ? "then" : "else"), scope, ctx);
+    return this.#node(
+      chosen ? node.then_branch : node.else_branch,
+      childPath(path, chosen ? "then" : "else"),
+      scope,
+      ctx,
+    );
   }
 
   /** RP-34, RP-35: all items settle; none cancels another. */
@@ -284,7 +298,8 @@ class PlanRun {
     for (const id of leaves(node)) {
       const scopes = this.#entered.get(id);
       const here = scopes?.has(scope.name) === true ? [scope.name] : [];
-      const below = mapped.has(id) && scopes !== undefined ? [...scopes].filter((name) => name.startsWith(`${scope.name}[`)) : [];
+      const below =
+        mapped.has(id) && scopes !== undefined ? [...scopes].filter((name) => name.startsWith(`${scope.name}[`)) : [];
       const names = [...here, ...below];
       if (names.length === 0) this.#enter(id, scope);
       for (const name of names.length === 0 ? [scope.name] : names) {
@@ -367,11 +382,15 @@ function timerSpec(id: string, forMs: Json | undefined, until: Json | undefined)
   if (until !== undefined) {
     const until_ms = momentMs(until);
     if (until_ms === undefined)
-      throw new StepFailure(failure("invalid_input", `Cannot wait in "${id}": "until" is not a time; give RFC 3339 text or milliseconds`));
+      throw new StepFailure(
+        failure("invalid_input", `Cannot wait in "${id}": "until" is not a time; give RFC 3339 text or milliseconds`),
+      );
     return { type: "timer", until_ms };
   }
   if (typeof forMs !== "number" || !Number.isSafeInteger(forMs) || forMs < 0)
-    throw new StepFailure(failure("invalid_input", `Cannot wait in "${id}": "for_ms" is not a whole number of milliseconds from 0`));
+    throw new StepFailure(
+      failure("invalid_input", `Cannot wait in "${id}": "for_ms" is not a whole number of milliseconds from 0`),
+    );
   return { type: "timer", for_ms: forMs };
 }
 

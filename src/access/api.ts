@@ -29,8 +29,8 @@ import type {
   Wait,
   WaitType,
 } from "../domain/run.ts";
-import type { ToolSetOptions, WorkflowTools } from "./tool-types.ts";
 import type { SessionPatch, SessionRecord, StoreInfo, ToolDescriptor } from "../ports/index.ts";
+import type { ToolSetOptions, WorkflowTools } from "./tool-types.ts";
 
 export {
   ACTION_NAMES,
@@ -181,7 +181,12 @@ export interface RunFindings {
 /** Whether this installation is fit to run work, part by part, and what to do where it is not. */
 export interface Installation {
   readonly ok: boolean;
-  readonly checks: readonly { readonly name: string; readonly ok: boolean; readonly detail: string; readonly fix?: string }[];
+  readonly checks: readonly {
+    readonly name: string;
+    readonly ok: boolean;
+    readonly detail: string;
+    readonly fix?: string;
+  }[];
 }
 
 /** A row of a run's steps. `failure` is the public one. */
@@ -248,7 +253,12 @@ export interface RunsApi {
   pause(runId: string, options?: { reason?: string; decided_by?: string }, session?: string): Promise<Verb>;
   resume(runId: string, options?: { decided_by?: string }, session?: string): Promise<Verb>;
   /** Raises limits of a tree, never below what is spent or set (D). @throws input, not_possible, preflight above a ceiling */
-  raiseBudget(runId: string, budget: Partial<Budgets>, options?: { decided_by?: string }, session?: string): Promise<Verb>;
+  raiseBudget(
+    runId: string,
+    budget: Partial<Budgets>,
+    options?: { decided_by?: string },
+    session?: string,
+  ): Promise<Verb>;
   restart(
     runId: string,
     session?: string,
@@ -257,7 +267,12 @@ export interface RunsApi {
     options?: { readonly started_by?: string },
   ): Promise<RunHandle>;
   /** A new run from the failed steps of a failed one (R-2j). @throws not_possible */
-  retry(runId: string, stepId?: string, session?: string, options?: { readonly started_by?: string }): Promise<RunHandle>;
+  retry(
+    runId: string,
+    stepId?: string,
+    session?: string,
+    options?: { readonly started_by?: string },
+  ): Promise<RunHandle>;
   verify(runId: string, session?: string): Promise<{ ok: boolean; segments: number; events: number; broken?: string }>;
   bundle(runId: string, session?: string): Promise<Bundle>;
   /** Lines of `journal.jsonl` and the folded state; `tree` takes the children along (R-23). */
@@ -270,7 +285,12 @@ export interface RunsApi {
   import(
     lines: AsyncIterable<string>,
     session?: string,
-  ): Promise<{ readonly run_id: string; readonly events: number; readonly runs: number; readonly truncated_tail: boolean }>;
+  ): Promise<{
+    readonly run_id: string;
+    readonly events: number;
+    readonly runs: number;
+    readonly truncated_tail: boolean;
+  }>;
 }
 
 /** An open wait with what it takes to find and answer it. */
@@ -313,7 +333,9 @@ export interface WorkflowsApi {
   /** The list and the number of the publication that it is of (RP-9). */
   publication(): Promise<{ readonly publication_revision: number; readonly workflows: readonly WorkflowEntry[] }>;
   /** An entry with its public plan (absent for what is broken or no plan) and the text it was read from. */
-  show(ref: WorkflowRef): Promise<{ readonly entry: WorkflowEntry; readonly plan?: PublicPlan; readonly source: string }>;
+  show(
+    ref: WorkflowRef,
+  ): Promise<{ readonly entry: WorkflowEntry; readonly plan?: PublicPlan; readonly source: string }>;
   /** Faults of a text that is in no file yet; the ending of `file` says the form. */
   check(source: string, file: string): Promise<readonly Diagnostic[]>;
   get(ref: WorkflowRef): Promise<WorkflowEntry>;

@@ -7,7 +7,13 @@ import { readEvents } from "./views.ts";
 
 export interface Closing {
   readonly wait: Wait;
-  readonly how: "approved" | "denied" | "expired" | "answered" | `repaired as ${"succeeded" | "failed" | "cancelled" | "retry"}` | "stopped";
+  readonly how:
+    | "approved"
+    | "denied"
+    | "expired"
+    | "answered"
+    | `repaired as ${"succeeded" | "failed" | "cancelled" | "retry"}`
+    | "stopped";
   readonly decided_by?: string;
   readonly at_ms: number;
   /** The answer, or the output that a repair gave. */
@@ -30,7 +36,9 @@ export async function closingOf(context: AccessContext, runId: string, waitId: s
     if (repaired !== undefined) {
       // What a repair gave as the output is in the settlement that follows it.
       if (event.type === "run_started") continue;
-      return event.type === "step_completed" && event.step_id === wait.step_id ? { ...repaired, value: event.output } : repaired;
+      return event.type === "step_completed" && event.step_id === wait.step_id
+        ? { ...repaired, value: event.output }
+        : repaired;
     }
     const closing = closedBy(event, wait);
     if (closing === undefined) continue;
@@ -44,7 +52,9 @@ function closedBy(event: RunEvent, wait: Wait): Closing | undefined {
   const { at_ms } = event;
   switch (event.type) {
     case "grant_issued":
-      return event.wait_id === wait.wait_id ? { wait, how: "approved", decided_by: event.decision.decided_by, at_ms } : undefined;
+      return event.wait_id === wait.wait_id
+        ? { wait, how: "approved", decided_by: event.decision.decided_by, at_ms }
+        : undefined;
     case "repaired":
       if (event.wait_id !== wait.wait_id) return undefined;
       return { wait, how: `repaired as ${event.resolution}`, decided_by: event.decided_by, at_ms };
@@ -65,7 +75,14 @@ function closedBy(event: RunEvent, wait: Wait): Closing | undefined {
 
 function closed(event: Extract<RunEvent, { type: "wait_closed" }>, wait: Wait): Closing {
   const { at_ms, by, decision, value } = event;
-  if (by === "answer") return { wait, how: "answered", at_ms, ...(event.decided_by === undefined ? {} : { decided_by: event.decided_by }), value: value ?? null };
+  if (by === "answer")
+    return {
+      wait,
+      how: "answered",
+      at_ms,
+      ...(event.decided_by === undefined ? {} : { decided_by: event.decided_by }),
+      value: value ?? null,
+    };
   if (decision === undefined) return { wait, how: "stopped", at_ms };
   return { wait, how: decision.decision, decided_by: decision.decided_by, at_ms };
 }
@@ -73,6 +90,7 @@ function closed(event: Extract<RunEvent, { type: "wait_closed" }>, wait: Wait): 
 /** The wait that the newest repair of a step ended. */
 export async function repairedWait(context: AccessContext, runId: string, stepId: string): Promise<string | undefined> {
   let found: string | undefined;
-  for await (const event of readEvents(needStore(context), runId, 0)) if (event.type === "repaired" && event.step_id === stepId) found = event.wait_id;
+  for await (const event of readEvents(needStore(context), runId, 0))
+    if (event.type === "repaired" && event.step_id === stepId) found = event.wait_id;
   return found;
 }

@@ -1,10 +1,19 @@
 /** What every operation works with: the engine, the store, the catalog and the rules of this workspace. */
 import type { Catalog } from "../catalog/index.ts";
+import { HoldfastError } from "../domain/errors.ts";
 import type { Budgets, Durability } from "../domain/run.ts";
 import { UNTRUSTED_CEILINGS } from "../domain/run.ts";
 import type { Engine, EngineLimits } from "../engine/index.ts";
-import type { AgentPort, Clock, Ids, PolicyPort, RunStore, SessionRecord, SessionStore, ToolPort } from "../ports/index.ts";
-import { HoldfastError } from "../domain/errors.ts";
+import type {
+  AgentPort,
+  Clock,
+  Ids,
+  PolicyPort,
+  RunStore,
+  SessionRecord,
+  SessionStore,
+  ToolPort,
+} from "../ports/index.ts";
 
 /** Ceilings of trusted workspaces; the configuration may change each. */
 export interface AccessLimits {
@@ -60,12 +69,14 @@ export interface AccessContext {
 }
 
 export function needStore(context: AccessContext): RunStore & SessionStore {
-  if (context.store === undefined) throw new HoldfastError("usage", "Cannot look at runs: no store is open; open the workspace with its store");
+  if (context.store === undefined)
+    throw new HoldfastError("usage", "Cannot look at runs: no store is open; open the workspace with its store");
   return context.store;
 }
 
 export function needEngine(context: AccessContext): Engine {
-  if (context.engine === undefined) throw new HoldfastError("usage", "Cannot move runs: no store is open; open the workspace with its store");
+  if (context.engine === undefined)
+    throw new HoldfastError("usage", "Cannot move runs: no store is open; open the workspace with its store");
   return context.engine;
 }
 

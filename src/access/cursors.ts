@@ -15,11 +15,15 @@ export function writeCursor(place: Place): string {
 export function readCursor(cursor: string | undefined): Place | undefined {
   if (cursor === undefined) return undefined;
   try {
-    const parsed: unknown = cursor.length > 1024 ? undefined : JSON.parse(Buffer.from(cursor, "base64url").toString("utf8"));
+    const parsed: unknown =
+      cursor.length > 1024 ? undefined : JSON.parse(Buffer.from(cursor, "base64url").toString("utf8"));
     if (Array.isArray(parsed) && Number.isSafeInteger(parsed[0]) && typeof parsed[1] === "string")
       return { ms: parsed[0] as number, id: parsed[1], ...(typeof parsed[2] === "string" ? { extra: parsed[2] } : {}) };
   } catch {
     // told below
   }
-  throw new HoldfastError("usage", "Cannot use this cursor: it is not one that a list gave; start the list again without it");
+  throw new HoldfastError(
+    "usage",
+    "Cannot use this cursor: it is not one that a list gave; start the list again without it",
+  );
 }

@@ -8,7 +8,13 @@ import { openSqliteStore } from "../stores/sqlite/index.ts";
 
 const ANY = { type: "object", additionalProperties: true } as const;
 const leaf = (step: string) => ({ type: "step", step });
-const plan = (id: string, steps: object[], node: object) => ({ workflow_schema: 1, id, revision: 1, steps, plan: node });
+const plan = (id: string, steps: object[], node: object) => ({
+  workflow_schema: 1,
+  id,
+  revision: 1,
+  steps,
+  plan: node,
+});
 
 const WORKFLOWS = [
   plan("ask", [{ id: "write", type: "tool", tool: "write", args: { n: 1 }, capabilities: ["write"] }], leaf("write")),
@@ -32,7 +38,13 @@ async function world(): Promise<World> {
   ends.push(() => rm(folder, { recursive: true, force: true }));
   const written: unknown[] = [];
   const tools = [
-    defineTool({ name: "write", description: "Writes.", input: ANY, capabilities: ["write"], run: (input) => ({ wrote: written.push(input) }) }),
+    defineTool({
+      name: "write",
+      description: "Writes.",
+      input: ANY,
+      capabilities: ["write"],
+      run: (input) => ({ wrote: written.push(input) }),
+    }),
     defineTool({
       name: "lose",
       description: "Breaks off.",
@@ -61,7 +73,8 @@ async function world(): Promise<World> {
   };
 }
 
-const until = async (holdfast: Holdfast, workflow: string, options: { started_by?: string } = {}): Promise<Run> => holdfast.run({ workflow, ...options });
+const until = async (holdfast: Holdfast, workflow: string, options: { started_by?: string } = {}): Promise<Run> =>
+  holdfast.run({ workflow, ...options });
 const only = (run: Run) => run.waits[0] as NonNullable<Run["waits"][0]>;
 
 async function refused(act: Promise<unknown>): Promise<HoldfastError> {
@@ -77,7 +90,14 @@ describe("approvals", () => {
   test("R-40 show who asks, where, and what; nothing of that is stored or public", async () => {
     const holdfast = await (await world()).open();
     const run = await until(holdfast, "ask", { started_by: "token:ci" });
-    expect(only(run)).toMatchObject({ type: "tool_approval", tool: "write", input: { n: 1 }, side_effect: "mutating", started_by: "token:ci", origin: "explicit" });
+    expect(only(run)).toMatchObject({
+      type: "tool_approval",
+      tool: "write",
+      input: { n: 1 },
+      side_effect: "mutating",
+      started_by: "token:ci",
+      origin: "explicit",
+    });
     expect(only(run).workspace).toContain("holdfast decide");
     const [listed] = (await holdfast.waits.list({ type: ["tool_approval"] })).waits;
     expect(listed).toEqual({ ...only(run), workflow_id: "ask", session_id: run.session_id });
@@ -93,7 +113,9 @@ describe("approvals", () => {
     const holdfast = await (await world()).open();
     const run = await until(holdfast, "ask");
     const wait = only(run);
-    const error = await refused(holdfast.waits.approve(run.run_id, wait.wait_id, { decided_by: "os:anna", digest: "00000000" }));
+    const error = await refused(
+      holdfast.waits.approve(run.run_id, wait.wait_id, { decided_by: "os:anna", digest: "00000000" }),
+    );
     expect([error.code, error.details]).toEqual(["conflict", { wait_id: wait.wait_id, digest: wait.digest }]);
     expect((await holdfast.runs.inspect(run.run_id)).waits).toHaveLength(1);
   });
@@ -113,7 +135,9 @@ describe("approvals", () => {
     const no = await refused(other.waits.deny(run.run_id, wait_id, { decided_by: "os:ben", digest }));
     expect([no.code, no.message]).toEqual(["conflict", expect.stringContaining("approved meanwhile by os:anna")]);
     expect(no.details).toMatchObject({ decided: "approved", decided_by: "os:anna" });
-    expect((await refused(other.waits.approve(run.run_id, wait_id, { decided_by: "os:ben", digest: "11111111" }))).code).toBe("conflict");
+    expect(
+      (await refused(other.waits.approve(run.run_id, wait_id, { decided_by: "os:ben", digest: "11111111" }))).code,
+    ).toBe("conflict");
     expect((await refused(other.waits.approve(run.run_id, "w-1", { decided_by: "os:ben" }))).code).toBe("terminal");
   });
 
@@ -185,16 +209,30 @@ describe("approvals", () => {
     for (const decided_by of ["model", "model:x", "mcp:desk"]) {
       expect((await refused(holdfast.waits.approve(run.run_id, undefined, { decided_by }))).code).toBe("forbidden");
       expect((await refused(holdfast.waits.deny(run.run_id, undefined, { decided_by }))).code).toBe("forbidden");
-      expect((await refused(holdfast.waits.repair(lost.run_id, "lose", { resolution: "retry", reason: "x", decided_by }))).code).toBe("forbidden");
+      expect(
+        (await refused(holdfast.waits.repair(lost.run_id, "lose", { resolution: "retry", reason: "x", decided_by })))
+          .code,
+      ).toBe("forbidden");
     }
     // The tools of a model have no such verb.
     const tools = holdfast.tools();
-    expect(tools.list().map(({ name }) => name).filter((name) => /approve|deny|repair|decide|answer/.test(name))).toEqual([]);
+    expect(
+      tools
+        .list()
+        .map(({ name }) => name)
+        .filter((name) => /approve|deny|repair|decide|answer/.test(name)),
+    ).toEqual([]);
     for (const action of ["approve", "deny", "repair", "answer"])
       await expect(tools.call("workflow_run", { action, run_id: run.run_id })).rejects.toThrow();
     const elicits = await open({ approvals: { mcp: "elicit" } });
     await elicits.waits.approve(run.run_id, undefined, { decided_by: "mcp:desk" });
-    expect((await refused(elicits.waits.repair(lost.run_id, "lose", { resolution: "retry", reason: "x", decided_by: "mcp:desk" }))).code).toBe("forbidden");
+    expect(
+      (
+        await refused(
+          elicits.waits.repair(lost.run_id, "lose", { resolution: "retry", reason: "x", decided_by: "mcp:desk" }),
+        )
+      ).code,
+    ).toBe("forbidden");
   });
 });
 
@@ -210,7 +248,9 @@ describe("inputs", () => {
     await holdfast.waits.answer(run.run_id, wait_id, { value: 7, decided_by: "os:anna" });
     expect(await holdfast.runs.drive(run.run_id)).toMatchObject({ status: "succeeded", output: 7 });
     const other = await open();
-    expect((await other.waits.answer(run.run_id, wait_id, { value: 7, decided_by: "os:ben" })).run.status).toBe("succeeded");
+    expect((await other.waits.answer(run.run_id, wait_id, { value: 7, decided_by: "os:ben" })).run.status).toBe(
+      "succeeded",
+    );
     const late = await refused(other.waits.answer(run.run_id, wait_id, { value: 8, decided_by: "os:ben" }));
     expect([late.code, late.message]).toEqual(["conflict", expect.stringContaining("answered meanwhile by os:anna")]);
     expect((await refused(other.waits.approve(run.run_id, wait_id, { decided_by: "os:ben" }))).code).toBe("conflict");
@@ -223,25 +263,39 @@ describe("repairs", () => {
     const holdfast = await open();
     const run = await until(holdfast, "lost");
     const { digest = "", evidence } = only(run);
-    const repair = (resolution: { resolution: "succeeded"; output: unknown }, more: object = {}) => holdfast.waits.repair(run.run_id, "lose", { ...resolution, decided_by: "os:anna", digest, ...more });
+    const repair = (resolution: { resolution: "succeeded"; output: unknown }, more: object = {}) =>
+      holdfast.waits.repair(run.run_id, "lose", { ...resolution, decided_by: "os:anna", digest, ...more });
     const foreign = await refused(repair({ resolution: "succeeded", output: { id: "x" } }));
     expect([foreign.code, foreign.message]).toEqual(["input", expect.stringContaining("does not fit at /id")]);
-    expect((await refused(repair({ resolution: "succeeded", output: { id: 1 } }, { dispatch_id: "0".repeat(64) }))).code).toBe("conflict");
-    expect((await holdfast.runs.attempts(run.run_id)).attempts).toMatchObject([{ step_id: "lose", attempt: 1, status: "suspended", dispatch_id: evidence?.dispatch_id }]);
+    expect(
+      (await refused(repair({ resolution: "succeeded", output: { id: 1 } }, { dispatch_id: "0".repeat(64) }))).code,
+    ).toBe("conflict");
+    expect((await holdfast.runs.attempts(run.run_id)).attempts).toMatchObject([
+      { step_id: "lose", attempt: 1, status: "suspended", dispatch_id: evidence?.dispatch_id },
+    ]);
     expect(await holdfast.runs.doctor(run.run_id)).toEqual({ findings: [], truncated: false });
     await repair({ resolution: "succeeded", output: { id: 1 } });
     expect(await holdfast.runs.drive(run.run_id)).toMatchObject({ status: "succeeded", output: { id: 1 } });
     expect(await holdfast.runs.doctor(run.run_id)).toEqual({ findings: [], truncated: false });
     // Sent again it is the same repair; another word on the same attempt is a conflict.
     expect((await repair({ resolution: "succeeded", output: { id: 1 } })).run.status).toBe("succeeded");
-    const other = await refused(holdfast.waits.repair(run.run_id, "lose", { resolution: "failed", message: "no", decided_by: "os:ben", digest }));
-    expect([other.code, other.message]).toEqual(["conflict", expect.stringContaining("repaired as succeeded meanwhile by os:anna")]);
+    const other = await refused(
+      holdfast.waits.repair(run.run_id, "lose", { resolution: "failed", message: "no", decided_by: "os:ben", digest }),
+    );
+    expect([other.code, other.message]).toEqual([
+      "conflict",
+      expect.stringContaining("repaired as succeeded meanwhile by os:anna"),
+    ]);
   });
 
   test("GD-74 given up for a retry: the next attempt has a new number and a new key", async () => {
     const holdfast = await (await world()).open();
     const run = await until(holdfast, "lost");
-    await holdfast.waits.repair(run.run_id, "lose", { resolution: "retry", reason: "nothing happened", decided_by: "os:anna" });
+    await holdfast.waits.repair(run.run_id, "lose", {
+      resolution: "retry",
+      reason: "nothing happened",
+      decided_by: "os:anna",
+    });
     const again = await holdfast.runs.drive(run.run_id);
     expect(again.waits).toMatchObject([{ type: "repair", evidence: { attempt: 2 } }]);
     const { attempts } = await holdfast.runs.attempts(run.run_id);
@@ -251,9 +305,18 @@ describe("repairs", () => {
     ]);
     expect(attempts[0]?.dispatch_id).not.toBe(attempts[1]?.dispatch_id);
     // The first attempt is nobody's to repair any more.
-    const old = { resolution: "failed", message: "x", decided_by: "os:anna", dispatch_id: attempts[0]?.dispatch_id ?? "" } as const;
+    const old = {
+      resolution: "failed",
+      message: "x",
+      decided_by: "os:anna",
+      dispatch_id: attempts[0]?.dispatch_id ?? "",
+    } as const;
     expect((await refused(holdfast.waits.repair(run.run_id, "lose", old))).code).toBe("conflict");
-    await holdfast.waits.repair(run.run_id, "lose", { resolution: "cancelled", message: "stopped by hand", decided_by: "os:anna" });
+    await holdfast.waits.repair(run.run_id, "lose", {
+      resolution: "cancelled",
+      message: "stopped by hand",
+      decided_by: "os:anna",
+    });
     expect(await holdfast.runs.drive(run.run_id)).toMatchObject({ status: "failed", failure: { code: "cancelled" } });
   });
 });
@@ -266,7 +329,9 @@ describe("attempts", () => {
     expect((await holdfast.runs.attempts(run.run_id)).attempts).toEqual([]);
     await holdfast.waits.approve(run.run_id, undefined, { decided_by: "os:anna" });
     await holdfast.runs.drive(run.run_id);
-    expect((await holdfast.runs.attempts(run.run_id)).attempts).toMatchObject([{ attempt: 1, status: "succeeded", side_effect: "mutating", has_receipt: false, redispatches: 0, tool: "write" }]);
+    expect((await holdfast.runs.attempts(run.run_id)).attempts).toMatchObject([
+      { attempt: 1, status: "succeeded", side_effect: "mutating", has_receipt: false, redispatches: 0, tool: "write" },
+    ]);
     const denied = await until(holdfast, "ask");
     await holdfast.waits.deny(denied.run_id, undefined, { decided_by: "os:anna" });
     expect((await holdfast.runs.drive(denied.run_id)).status).toBe("failed");
@@ -278,7 +343,14 @@ describe("attempts", () => {
     const folder = await realpath(await mkdtemp(join(tmpdir(), "holdfast pages ")));
     const store = await openSqliteStore({ path: ":memory:" });
     let n = 0;
-    const flaky = defineTool({ name: "flaky", description: "Every third fails.", input: ANY, capabilities: ["read"], sideEffect: "read_only", run: () => (n++ % 3 === 0 ? Promise.reject(new Error("no")) : { ok: true }) });
+    const flaky = defineTool({
+      name: "flaky",
+      description: "Every third fails.",
+      input: ANY,
+      capabilities: ["read"],
+      sideEffect: "read_only",
+      run: () => (n++ % 3 === 0 ? Promise.reject(new Error("no")) : { ok: true }),
+    });
     const holdfast = await createHoldfast({
       workspace: folder,
       store,
@@ -286,21 +358,42 @@ describe("attempts", () => {
       tools: [flaky],
       worker: false,
       workflows: [
-        plan("many", [{ id: "each", type: "tool", tool: "flaky", args: {}, capabilities: ["read"], failure: "continue_with_error" }], {
-          type: "map",
-          source: { from: "literal", value: Array.from({ length: 40 }, (_, i) => i) },
-          item: "item",
-          body: leaf("each"),
-        }),
+        plan(
+          "many",
+          [
+            {
+              id: "each",
+              type: "tool",
+              tool: "flaky",
+              args: {},
+              capabilities: ["read"],
+              failure: "continue_with_error",
+            },
+          ],
+          {
+            type: "map",
+            source: { from: "literal", value: Array.from({ length: 40 }, (_, i) => i) },
+            item: "item",
+            body: leaf("each"),
+          },
+        ),
       ],
     });
-    ends.push(() => rm(folder, { recursive: true, force: true }), () => store.close(), () => holdfast.close());
+    ends.push(
+      () => rm(folder, { recursive: true, force: true }),
+      () => store.close(),
+      () => holdfast.close(),
+    );
     const run = await holdfast.run({ workflow: "many" });
     const pages = async (status?: readonly ("failed" | "succeeded")[]): Promise<string[]> => {
       const found: string[] = [];
       let cursor: string | undefined;
       do {
-        const page = await holdfast.runs.attempts(run.run_id, { limit: 7, ...(status === undefined ? {} : { status }), ...(cursor === undefined ? {} : { cursor }) });
+        const page = await holdfast.runs.attempts(run.run_id, {
+          limit: 7,
+          ...(status === undefined ? {} : { status }),
+          ...(cursor === undefined ? {} : { cursor }),
+        });
         expect(page.attempts.length).toBeLessThanOrEqual(7);
         found.push(...page.attempts.map(({ step_id }) => step_id));
         cursor = page.next_cursor;

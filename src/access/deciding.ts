@@ -6,7 +6,15 @@ import type { ErrorCode } from "../domain/errors.ts";
 import { HoldfastError } from "../domain/errors.ts";
 import { canonicalJson, type Json, JsonError, normalizeJson } from "../domain/json.ts";
 import { compileSchema, findCredential } from "../domain/plan/index.ts";
-import { type Allowance as Decided, decideAnswer, decideApprove, decideDeny, decideRepair, rfc3339, type RunView } from "../domain/projections/index.ts";
+import {
+  type Allowance as Decided,
+  decideAnswer,
+  decideApprove,
+  decideDeny,
+  decideRepair,
+  type RunView,
+  rfc3339,
+} from "../domain/projections/index.ts";
 import type { Wait } from "../domain/run.ts";
 import type { RunRecord, SignalKind } from "../ports/index.ts";
 import type { DecisionRequest, Resolution, Verb } from "./api.ts";
@@ -21,7 +29,10 @@ function demandPerson(context: AccessContext, act: "approve" | "deny" | "repair"
   const byModel = decidedBy === "model" || decidedBy.startsWith("model:");
   const byClient = decidedBy.startsWith("mcp:") && (act === "repair" || context.approvals.mcp !== "elicit");
   if (!byModel && !byClient) return;
-  throw new HoldfastError("forbidden", `Cannot ${act} as ${decidedBy}: a model's session never does; decide on the command line or over HTTP`);
+  throw new HoldfastError(
+    "forbidden",
+    `Cannot ${act} as ${decidedBy}: a model's session never does; decide on the command line or over HTTP`,
+  );
 }
 
 /** `approvals.not_by_starter`: somebody else than the starter has to say yes. No is always allowed. */
@@ -30,12 +41,21 @@ function demandNotStarter(context: AccessContext, view: RunView, decidedBy: stri
   const { started_by } = view.state.header;
   if (started_by !== undefined && started_by !== decidedBy) return;
   const who = started_by === undefined ? "who started this run is not recorded" : `${started_by} started this run`;
-  throw new HoldfastError("forbidden", `Cannot approve: ${who} and approvals.not_by_starter is set; somebody else has to approve it`);
+  throw new HoldfastError(
+    "forbidden",
+    `Cannot approve: ${who} and approvals.not_by_starter is set; somebody else has to approve it`,
+  );
 }
 
 function waitIn(decided: Decided): Wait {
-  if (!decided.ok) throw new HoldfastError(decided.code, decided.reason, decided.details === undefined ? {} : { details: decided.details });
-  if (decided.wait === undefined) throw new HoldfastError("not_possible", "Cannot decide: nothing waits for a decision");
+  if (!decided.ok)
+    throw new HoldfastError(
+      decided.code,
+      decided.reason,
+      decided.details === undefined ? {} : { details: decided.details },
+    );
+  if (decided.wait === undefined)
+    throw new HoldfastError("not_possible", "Cannot decide: nothing waits for a decision");
   return decided.wait;
 }
 
@@ -54,8 +74,17 @@ interface Deciding {
   readonly waitId: string | undefined;
 }
 
-async function decide(context: AccessContext, record: RunRecord, view: RunView, session: string | undefined, deciding: Deciding): Promise<Verb> {
-  const answered = async (): Promise<Verb> => ({ run: await inspectRun(context, record.run_id, session), pending: false });
+async function decide(
+  context: AccessContext,
+  record: RunRecord,
+  view: RunView,
+  session: string | undefined,
+  deciding: Deciding,
+): Promise<Verb> {
+  const answered = async (): Promise<Verb> => ({
+    run: await inspectRun(context, record.run_id, session),
+    pending: false,
+  });
   if (deciding.waitId !== undefined && isOver(view, deciding.waitId)) {
     const closing = await closingOf(context, record.run_id, deciding.waitId);
     if (closing !== undefined) {
@@ -69,17 +98,23 @@ async function decide(context: AccessContext, record: RunRecord, view: RunView, 
   deciding.demand?.(wait);
   const signal_id = context.ids.uuid();
   const target = { root_run_id: record.root_run_id, run_id: record.run_id };
-  const taken = await sent(needEngine(context).signal(target, deciding.kind, deciding.payload(wait), undefined, signal_id));
+  const taken = await sent(
+    needEngine(context).signal(target, deciding.kind, deciding.payload(wait), undefined, signal_id),
+  );
   if (!taken) return { run: await inspectRun(context, record.run_id, session), pending: true, signal_id };
   // The holder has heard it. Whether it stands is the journal's to say: another may have come first (C14, C36).
   const closing = await closingOf(context, record.run_id, wait.wait_id);
   const now = await viewOf(context, (await recordOf(context, record.run_id, session)).record);
   if (closing !== undefined) demandStands(deciding, closing, now);
-  else if (now.state.status === "cancelled" || now.state.stopping?.reason === "cancelled") throw cancelled(deciding.act);
+  else if (now.state.status === "cancelled" || now.state.stopping?.reason === "cancelled")
+    throw cancelled(deciding.act);
   else {
     waitIn(deciding.check(now));
     // What is left is what only the holder can judge: an output that may not be stored.
-    throw new HoldfastError("input", `Cannot ${deciding.act}: the run did not take it, for what was given may not be stored; correct it and try again`);
+    throw new HoldfastError(
+      "input",
+      `Cannot ${deciding.act}: the run did not take it, for what was given may not be stored; correct it and try again`,
+    );
   }
   return answered();
 }
@@ -106,21 +141,40 @@ function cancelled(act: string): HoldfastError {
 function demandStands(deciding: Deciding, closing: Closing, view: RunView): void {
   const { act, digest } = deciding;
   const { wait } = closing;
-  const refuse = (code: ErrorCode, state: string, next: string, details: { readonly [key: string]: Json } = {}): never => {
-    throw new HoldfastError(code, `Cannot ${act}: ${state}; ${next}`, { details: { wait_id: wait.wait_id, ...details } });
+  const refuse = (
+    code: ErrorCode,
+    state: string,
+    next: string,
+    details: { readonly [key: string]: Json } = {},
+  ): never => {
+    throw new HoldfastError(code, `Cannot ${act}: ${state}; ${next}`, {
+      details: { wait_id: wait.wait_id, ...details },
+    });
   };
   if (digest !== undefined && wait.digest !== undefined && !wait.digest.startsWith(digest))
-    refuse("conflict", `what was asked there is ${wait.digest}, and it is over`, "see how the run went on", { digest: wait.digest });
+    refuse("conflict", `what was asked there is ${wait.digest}, and it is over`, "see how the run went on", {
+      digest: wait.digest,
+    });
   if (closing.how === "stopped") {
     if (view.state.status === "cancelled" || view.state.stopping?.reason === "cancelled") throw cancelled(act);
-    refuse("conflict", `the wait ${wait.wait_id} ended with its step at ${rfc3339(closing.at_ms)}`, "see how the run went on");
+    refuse(
+      "conflict",
+      `the wait ${wait.wait_id} ended with its step at ${rfc3339(closing.at_ms)}`,
+      "see how the run went on",
+    );
   }
-  if (closing.how === "expired") refuse("conflict", `its time was over at ${rfc3339(closing.at_ms)}, which counts as No`, "see how the run went on");
+  if (closing.how === "expired")
+    refuse("conflict", `its time was over at ${rfc3339(closing.at_ms)}, which counts as No`, "see how the run went on");
   if (deciding.isSame(closing)) return;
-  refuse("conflict", `it was ${closing.how} meanwhile by ${closing.decided_by ?? "somebody else"}`, "the first decision stands; load the run again", {
-    decided: closing.how,
-    ...(closing.decided_by === undefined ? {} : { decided_by: closing.decided_by }),
-  });
+  refuse(
+    "conflict",
+    `it was ${closing.how} meanwhile by ${closing.decided_by ?? "somebody else"}`,
+    "the first decision stands; load the run again",
+    {
+      decided: closing.how,
+      ...(closing.decided_by === undefined ? {} : { decided_by: closing.decided_by }),
+    },
+  );
 }
 
 export async function decideApproval(
@@ -182,11 +236,18 @@ export async function decideInput(
 function demandFits(wait: Wait, value: Json): void {
   const fits = compileSchema((wait.schema ?? {}) as Json).validate(value);
   if (!fits.ok)
-    throw new HoldfastError("input", `Cannot answer: the value does not fit at ${fits.path || "/"}: ${fits.message}; correct it and answer again`, {
-      details: { path: fits.path },
-    });
+    throw new HoldfastError(
+      "input",
+      `Cannot answer: the value does not fit at ${fits.path || "/"}: ${fits.message}; correct it and answer again`,
+      {
+        details: { path: fits.path },
+      },
+    );
   if (findCredential(value, "args") !== undefined)
-    throw new HoldfastError("input", "Cannot answer: the value holds what looks like a credential; pass a secret handle instead");
+    throw new HoldfastError(
+      "input",
+      "Cannot answer: the value holds what looks like a credential; pass a secret handle instead",
+    );
 }
 
 /** GD-74: the word of a person on one exact attempt whose outcome is not known. */
@@ -210,11 +271,16 @@ export async function decideRepairOf(
     digest: request.digest,
     check: (now) => sameAttempt(decideRepair(now, stepId, request.digest), stepId, request.dispatch_id),
     demand: () => {
-      if (misfit !== undefined) throw new HoldfastError("input", `Cannot repair the step "${stepId}": the output does not fit ${misfit}; correct it and repair again`);
+      if (misfit !== undefined)
+        throw new HoldfastError(
+          "input",
+          `Cannot repair the step "${stepId}": the output does not fit ${misfit}; correct it and repair again`,
+        );
     },
     isSame: (closing) =>
       closing.how === `repaired as ${request.resolution}` &&
-      (request.dispatch_id === undefined || closing.wait.evidence?.dispatch_id === request.dispatch_id) && (output === undefined || canonicalJson(closing.value ?? null) === canonicalJson(output)),
+      (request.dispatch_id === undefined || closing.wait.evidence?.dispatch_id === request.dispatch_id) &&
+      (output === undefined || canonicalJson(closing.value ?? null) === canonicalJson(output)),
     payload: (wait) => ({
       wait_id: wait.wait_id,
       resolution: request.resolution,
@@ -229,7 +295,11 @@ export async function decideRepairOf(
 /** The digest binds what was asked, the dispatch the one attempt at it. */
 function sameAttempt(decided: Decided, stepId: string, dispatchId: string | undefined): Decided {
   if (!decided.ok || dispatchId === undefined || decided.wait?.evidence?.dispatch_id === dispatchId) return decided;
-  return { ok: false, code: "conflict", reason: `Cannot repair the step "${stepId}": another attempt of it is open now; look at it and decide again` };
+  return {
+    ok: false,
+    code: "conflict",
+    reason: `Cannot repair the step "${stepId}": another attempt of it is open now; look at it and decide again`,
+  };
 }
 
 /** The step is known and asks for nothing now: what is sent may be a repair that was made before. */

@@ -59,7 +59,11 @@ export async function driveRun(context: AccessContext, runId: string, options: D
 }
 
 /** Until the tree is let go here, or the run itself has ended or is suspended while the rest of its tree goes on. */
-async function settledOrAborted(context: AccessContext, record: RunRecord, signal: AbortSignal | undefined): Promise<void> {
+async function settledOrAborted(
+  context: AccessContext,
+  record: RunRecord,
+  signal: AbortSignal | undefined,
+): Promise<void> {
   const engine = needEngine(context);
   const aborted = new Promise<void>((resolve) => signal?.addEventListener("abort", () => resolve(), { once: true }));
   let unsubscribe: () => void = () => undefined;

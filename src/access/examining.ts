@@ -21,9 +21,17 @@ const MAX_COMPARED = 2_000;
 /** A run that goes on while it is examined is looked at again, so often; then only its journal is judged. */
 const TRIES = 3;
 
-export async function examineRun(context: AccessContext, runId: string, limit = DEFAULT_LIMIT, session?: string): Promise<RunFindings> {
+export async function examineRun(
+  context: AccessContext,
+  runId: string,
+  limit = DEFAULT_LIMIT,
+  session?: string,
+): Promise<RunFindings> {
   if (!Number.isSafeInteger(limit) || limit < 1 || limit > MAX_LIMIT)
-    throw new HoldfastError("usage", `Cannot examine the run: the limit is not a whole number from 1 to ${MAX_LIMIT}; give one`);
+    throw new HoldfastError(
+      "usage",
+      `Cannot examine the run: the limit is not a whole number from 1 to ${MAX_LIMIT}; give one`,
+    );
   const { record } = await recordOf(context, runId, session);
   const findings = await examine(context, record);
   return { findings: findings.slice(0, limit), truncated: findings.length > limit };
@@ -38,7 +46,8 @@ async function examine(context: AccessContext, first: RunRecord): Promise<readon
     if (seen.state === undefined) return journal;
     const rows = await derived(context, record, seen.state, seen.snapshot);
     const now = await needStore(context).getRun(record.run_id);
-    if (now === undefined || now.last_sequence === record.last_sequence) return [...journal, ...examineRows(seen.state, rows)];
+    if (now === undefined || now.last_sequence === record.last_sequence)
+      return [...journal, ...examineRows(seen.state, rows)];
     record = now;
   }
   return journal;
@@ -84,7 +93,12 @@ function unreadable(record: RunRecord, examination: JournalExamination | undefin
   };
 }
 
-async function derived(context: AccessContext, record: RunRecord, state: RunState, snapshot: DerivedRows["snapshot"]): Promise<DerivedRows> {
+async function derived(
+  context: AccessContext,
+  record: RunRecord,
+  state: RunState,
+  snapshot: DerivedRows["snapshot"],
+): Promise<DerivedRows> {
   const { status, suspension, wait_count, last_sequence } = record;
   return {
     ...{ status, wait_count, last_sequence },
@@ -100,17 +114,32 @@ async function waitsOf(context: AccessContext, run_id: string): Promise<readonly
   const found: Wait[] = [];
   for (;;) {
     const last = found.at(-1);
-    const page = await needStore(context).listWaits({ run_id, limit: PAGE, ...(last === undefined ? {} : { after: last }) });
+    const page = await needStore(context).listWaits({
+      run_id,
+      limit: PAGE,
+      ...(last === undefined ? {} : { after: last }),
+    });
     found.push(...page);
     if (page.length < PAGE || found.length >= MAX_COMPARED) return found;
   }
 }
 
 /** The runs that say they are its children, and those that its steps name. */
-async function childrenOf(context: AccessContext, record: RunRecord, state: RunState): Promise<Pick<DerivedRows, "children" | "missing">> {
+async function childrenOf(
+  context: AccessContext,
+  record: RunRecord,
+  state: RunState,
+): Promise<Pick<DerivedRows, "children" | "missing">> {
   const store = needStore(context);
-  const runs = new Map((await store.listRuns({ parent_run_id: record.run_id, children: true, limit: PAGE })).map((run) => [run.run_id, run]));
-  const linked = [...state.steps.values()].flatMap(({ child_run_id }) => (child_run_id === undefined ? [] : [child_run_id])).slice(0, MAX_COMPARED);
+  const runs = new Map(
+    (await store.listRuns({ parent_run_id: record.run_id, children: true, limit: PAGE })).map((run) => [
+      run.run_id,
+      run,
+    ]),
+  );
+  const linked = [...state.steps.values()]
+    .flatMap(({ child_run_id }) => (child_run_id === undefined ? [] : [child_run_id]))
+    .slice(0, MAX_COMPARED);
   const missing: string[] = [];
   for (const id of linked) {
     const run = runs.get(id) ?? (await store.getRun(id));

@@ -16,7 +16,10 @@ import { workflowsApi } from "./workflows.ts";
 export function createAccess(context: AccessContext, close: () => Promise<void>): Omit<Holdfast, "handler"> {
   let closing: Promise<void> | undefined;
   const open = <T>(act: () => Promise<T>): Promise<T> => {
-    if (closing !== undefined) return Promise.reject(new HoldfastError("server_unavailable", "Cannot do this: Holdfast is closed; open it again"));
+    if (closing !== undefined)
+      return Promise.reject(
+        new HoldfastError("server_unavailable", "Cannot do this: Holdfast is closed; open it again"),
+      );
     return act();
   };
   const shut = (): Promise<void> => {

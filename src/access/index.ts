@@ -6,7 +6,18 @@ export { createAccess } from "./holdfast.ts";
 export { diskCheck, nodeCheck } from "./installation.ts";
 export { type Notice, Notifier, readNotify } from "./notify/index.ts";
 export type { RunOutcome } from "./run-outcome.ts";
+export { type SessionDoc, sessionDoc } from "./session-doc.ts";
 export { ToolCallError, type ToolErrorKind, type ToolLog } from "./tool-errors.ts";
+export type {
+  AiSdkSchema,
+  AiSdkTool,
+  FunctionTool,
+  ToolAnnotations,
+  ToolCallOptions,
+  ToolSetOptions,
+  WorkflowTool,
+  WorkflowTools,
+} from "./tool-types.ts";
 export {
   classifyWorkflowRun,
   MAX_WAIT_MS,
@@ -18,14 +29,3 @@ export {
   WORKFLOW_WAIT_SCHEMA,
   type WorkflowRunCall,
 } from "./workflow-run.ts";
-export type {
-  AiSdkSchema,
-  AiSdkTool,
-  FunctionTool,
-  ToolAnnotations,
-  ToolCallOptions,
-  ToolSetOptions,
-  WorkflowTool,
-  WorkflowTools,
-} from "./tool-types.ts";
-export { type SessionDoc, sessionDoc } from "./session-doc.ts";

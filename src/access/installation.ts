@@ -12,7 +12,13 @@ type Check = Installation["checks"][number];
 const LEAST_FREE_BYTES = 100_000_000;
 
 export async function installation(context: AccessContext): Promise<Installation> {
-  const checks = [nodeCheck(), { name: "workspace", ok: true, detail: context.workspace }, trustCheck(context), await diskCheck(context.workspace), await storeCheck(context)];
+  const checks = [
+    nodeCheck(),
+    { name: "workspace", ok: true, detail: context.workspace },
+    trustCheck(context),
+    await diskCheck(context.workspace),
+    await storeCheck(context),
+  ];
   return { ok: checks.every((check) => check.ok), checks };
 }
 
@@ -25,7 +31,13 @@ export function nodeCheck(): Check {
 }
 
 function trustCheck(context: AccessContext): Check {
-  return { name: "trust", ok: true, detail: context.trusted() ? "trusted: its configuration takes effect" : "not trusted: reading only, no code of it is loaded" };
+  return {
+    name: "trust",
+    ok: true,
+    detail: context.trusted()
+      ? "trusted: its configuration takes effect"
+      : "not trusted: reading only, no code of it is loaded",
+  };
 }
 
 /** Room where the workspace's runs are written. */

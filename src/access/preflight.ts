@@ -32,7 +32,11 @@ export interface JudgedStep {
   readonly priced?: boolean;
 }
 
-export function preflightError(refused: Refused, message: string, details: { readonly [key: string]: Json } = {}): HoldfastError {
+export function preflightError(
+  refused: Refused,
+  message: string,
+  details: { readonly [key: string]: Json } = {},
+): HoldfastError {
   return new HoldfastError("preflight", message, { details: { refused, ...details } });
 }
 
@@ -44,7 +48,8 @@ export function checkBundle(bundle: Bundle, env: CompileEnv): void {
   if (sound.has(bundle)) return;
   const [refusal] = validateBundle(bundle, env);
   if (refusal !== undefined) {
-    if (refusal.kind === "preflight") throw preflightError("bundle", refusal.message, { definition: refusal.definition });
+    if (refusal.kind === "preflight")
+      throw preflightError("bundle", refusal.message, { definition: refusal.definition });
     throw new HoldfastError("definition", refusal.message, {
       details: {
         definition: refusal.definition,
@@ -64,7 +69,15 @@ export async function judgeSteps(context: AccessContext, bundle: Bundle, posture
       const step_id = definition.id === bundle.root_id ? step.id : `${definition.id}/${step.id}`;
       if (step.type === "tool") judged.push({ step_id, ...judgeTool(context, step, posture) });
       else if (step.type === "agent") judged.push({ step_id, ...(await judgeAgent(context, step, posture, agents)) });
-      else judged.push({ step_id, step, capabilities: [], side_effect: "read_only", answer: { decision: "allow" }, unknown: false });
+      else
+        judged.push({
+          step_id,
+          step,
+          capabilities: [],
+          side_effect: "read_only",
+          answer: { decision: "allow" },
+          unknown: false,
+        });
     }
   }
   return judged;
@@ -110,7 +123,14 @@ async function judgeAgent(
     posture,
   });
   const capabilities = [...new Set([...(profile?.capabilities ?? []), ...step.capabilities])];
-  return { step, capabilities, side_effect: "idempotent", answer, unknown: profile === undefined, priced: profile?.priced ?? true };
+  return {
+    step,
+    capabilities,
+    side_effect: "idempotent",
+    answer,
+    unknown: profile === undefined,
+    priced: profile?.priced ?? true,
+  };
 }
 
 /** Every reason why the run may not start; empty when it may. `asked`: a cost limit that someone asked for (R-33). */
@@ -124,13 +144,17 @@ export async function refusals(
   const depth = maxDepth(bundle);
   if (depth >= budget.max_nesting_depth)
     found.push(
-      preflightError("ceiling", `Cannot start: workflows are nested ${depth} deep and max_nesting_depth is ${budget.max_nesting_depth}; raise it or nest less`),
+      preflightError(
+        "ceiling",
+        `Cannot start: workflows are nested ${depth} deep and max_nesting_depth is ${budget.max_nesting_depth}; raise it or nest less`,
+      ),
     );
   for (const judged of await judgeSteps(context, bundle, options.posture)) {
     const error = refusalOf(context, judged) ?? priceRefusal(judged, options.costAsked);
     if (error !== undefined) found.push(error);
   }
-  for (const refusal of checkCeilings(budget, options.ceilings)) found.push(preflightError("ceiling", refusal.message, { field: refusal.field }));
+  for (const refusal of checkCeilings(budget, options.ceilings))
+    found.push(preflightError("ceiling", refusal.message, { field: refusal.field }));
   return found;
 }
 
@@ -145,7 +169,11 @@ function refusalOf(context: AccessContext, { step, step_id, answer, unknown }: J
     return preflightError("policy", `Cannot start: the step "${step_id}" needs an agent, and ${why}`, { step_id });
   }
   const name = step.type === "tool" ? step.tool : step.id;
-  return preflightError("policy", `Cannot start: the step "${step_id}" uses "${name}", which is no tool here; see: holdfast preview`, { step_id });
+  return preflightError(
+    "policy",
+    `Cannot start: the step "${step_id}" uses "${name}", which is no tool here; see: holdfast preview`,
+    { step_id },
+  );
 }
 
 function priceRefusal(judged: JudgedStep, costAsked: boolean): HoldfastError | undefined {

@@ -2,7 +2,7 @@
  * Why a run stands where it does, with what is known beside its journal: who drives it, and what it waits for within
  * that process. Where another process drives it, its journal tells the same as far as it goes (DESIGN §6).
  */
-import { type Why, why, type WhyExtra } from "../domain/projections/index.ts";
+import { type Why, type WhyExtra, why } from "../domain/projections/index.ts";
 import { isTerminal } from "../domain/run.ts";
 import { openSteps, type RunState } from "../domain/state.ts";
 import { ENGINE_VERSION, standing } from "../engine/index.ts";
@@ -16,7 +16,12 @@ const TAIL = 500;
 /** Running members of the tree whose steps are counted against its concurrency. */
 const MAX_MEMBERS = 50;
 
-export async function whyRun(context: AccessContext, runId: string, session?: string, options: { readonly public?: boolean } = {}): Promise<Why> {
+export async function whyRun(
+  context: AccessContext,
+  runId: string,
+  session?: string,
+  options: { readonly public?: boolean } = {},
+): Promise<Why> {
   const { record } = await recordOf(context, runId, session);
   const view = await viewOf(context, record);
   const holder = await holderOf(context, record.root_run_id);
@@ -31,20 +36,36 @@ export async function whyRun(context: AccessContext, runId: string, session?: st
 
 type Within = Pick<WhyExtra, "waiting_for_permit" | "waiting_for_room" | "retry_due_at_ms">;
 
-async function waitingFor(context: AccessContext, record: RunRecord, state: RunState, root: RunState, holder: WhyExtra["holder"]): Promise<Within> {
+async function waitingFor(
+  context: AccessContext,
+  record: RunRecord,
+  state: RunState,
+  root: RunState,
+  holder: WhyExtra["holder"],
+): Promise<Within> {
   if (state.status !== "running" || holder === "none") return {};
   const tree = needEngine(context).holds(record.root_run_id);
   if (tree !== undefined) return standing(tree, record.run_id);
   const retry_due_at_ms = await retryDue(context, state);
-  return { ...(await queuedBehind(context, record, state, root)), ...(retry_due_at_ms === undefined ? {} : { retry_due_at_ms }) };
+  return {
+    ...(await queuedBehind(context, record, state, root)),
+    ...(retry_due_at_ms === undefined ? {} : { retry_due_at_ms }),
+  };
 }
 
 /** Steps that are queued while the tree has as many at work as it may, or while reservations use its tokens or money up. */
-async function queuedBehind(context: AccessContext, record: RunRecord, state: RunState, root: RunState): Promise<Within> {
+async function queuedBehind(
+  context: AccessContext,
+  record: RunRecord,
+  state: RunState,
+  root: RunState,
+): Promise<Within> {
   const queued = openSteps(state, ["queued"]).map(({ id }) => id);
   if (queued.length === 0) return {};
   const members = await running(context, record, state);
-  const atWork = members.flatMap((member) => openSteps(member, ["running"])).filter((step) => step.child_run_id === undefined);
+  const atWork = members
+    .flatMap((member) => openSteps(member, ["running"]))
+    .filter((step) => step.child_run_id === undefined);
   if (atWork.length >= root.budget.max_concurrency) return { waiting_for_permit: queued };
   const limited = root.budget.max_tokens !== undefined || root.budget.max_cost_micros !== undefined;
   return limited && members.some((member) => member.reservations.size > 0) ? { waiting_for_room: queued } : {};
@@ -52,7 +73,9 @@ async function queuedBehind(context: AccessContext, record: RunRecord, state: Ru
 
 async function running(context: AccessContext, record: RunRecord, state: RunState): Promise<readonly RunState[]> {
   const store = needStore(context);
-  const members = (await store.treeRuns(record.root_run_id)).filter((run) => run.run_id !== record.run_id && !isTerminal(run.status));
+  const members = (await store.treeRuns(record.root_run_id)).filter(
+    (run) => run.run_id !== record.run_id && !isTerminal(run.status),
+  );
   const states = [state];
   for (const member of members.slice(0, MAX_MEMBERS)) states.push(await loadState(store, member));
   return states;
@@ -62,7 +85,11 @@ async function running(context: AccessContext, record: RunRecord, state: RunStat
 async function retryDue(context: AccessContext, state: RunState): Promise<number | undefined> {
   if (state.usage.retries === 0) return undefined;
   const due = new Map<string, number>();
-  for await (const event of readEvents(needStore(context), state.header.run_id, Math.max(0, state.last_sequence - TAIL))) {
+  for await (const event of readEvents(
+    needStore(context),
+    state.header.run_id,
+    Math.max(0, state.last_sequence - TAIL),
+  )) {
     for (const key of event.woke ?? []) due.delete(key);
     if (event.type === "phase" && event.name === "retry_reserved") due.set(event.key, event.due_at_ms);
   }

@@ -18,7 +18,8 @@ export async function recoverRuns(context: AccessContext): Promise<readonly stri
       work.push(
         loading.then(
           (tree) => engine.go(tree, "auto"),
-          (error: unknown) => engine.options.log?.("error", "run cannot be recovered", { root_run_id: claim.root_run_id, error }),
+          (error: unknown) =>
+            engine.options.log?.("error", "run cannot be recovered", { root_run_id: claim.root_run_id, error }),
         ),
       );
     });

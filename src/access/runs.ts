@@ -9,32 +9,32 @@ import {
   decidePause,
   decideRaiseBudget,
   decideRestart,
-  decideRetry,
   decideResume,
+  decideRetry,
   operatorEvent,
   operatorRun,
   publicEvent,
   publicRun,
-  runSummary,
   type RunView,
+  runSummary,
   stepDetail,
 } from "../domain/projections/index.ts";
 import { BUDGET_FIELDS, type Budgets, isTerminal } from "../domain/run.ts";
+import type { RunState } from "../domain/state.ts";
 import { exportLines, exportSnapshot, importJournal, loadHeader, readJournal } from "../engine/index.ts";
 import type { RunRecord } from "../ports/index.ts";
 import type { ListQuery, OperatorEvent, PublicEvent, PublicRun, Run, RunHandle, RunsApi, Verb } from "./api.ts";
 import { attemptsPage } from "./attempts.ts";
-import type { RunState } from "../domain/state.ts";
 import { type AccessContext, ceilingsFor, needEngine, needStore, sessionOf } from "./context.ts";
 import { readCursor, writeCursor } from "./cursors.ts";
 import { driveRun, followEvents } from "./driving.ts";
 import { examineRun } from "./examining.ts";
 import { findRun } from "./finding.ts";
 import { artifactOf, journalLines, stepsPage } from "./history.ts";
-import { shownWait } from "./shown-wait.ts";
-import { create, rootOf, type Started, tightened } from "./starting.ts";
 import { preflightError, refusals } from "./preflight.ts";
 import { whyRun } from "./reasons.ts";
+import { shownWait } from "./shown-wait.ts";
+import { create, rootOf, type Started, tightened } from "./starting.ts";
 import { loadState, readEvents, recordOf, viewOf } from "./views.ts";
 
 const MAX_EVENTS = 1_000;
@@ -43,14 +43,23 @@ const MAX_EVENTS = 1_000;
 type Starter = { readonly started_by?: string };
 
 export function demand(decided: Decided): void {
-  if (!decided.ok) throw new HoldfastError(decided.code, decided.reason, decided.details === undefined ? {} : { details: decided.details });
+  if (!decided.ok)
+    throw new HoldfastError(
+      decided.code,
+      decided.reason,
+      decided.details === undefined ? {} : { details: decided.details },
+    );
 }
 
 async function bundleOf(context: AccessContext, record: RunRecord): Promise<Bundle> {
   return needEngine(context).bundleOf(record.bundle_hash);
 }
 
-async function shown(context: AccessContext, record: RunRecord, view: RunView): Promise<Parameters<typeof operatorRun>> {
+async function shown(
+  context: AccessContext,
+  record: RunRecord,
+  view: RunView,
+): Promise<Parameters<typeof operatorRun>> {
   const bundle = await bundleOf(context, record);
   const definition = bundle.definitions[`${record.workflow_id}@${record.workflow_revision}`] ?? rootOf(bundle);
   return [view, definition, record.usage];
@@ -89,10 +98,16 @@ async function listRuns(context: AccessContext, query: ListQuery = {}): Promise<
   };
 }
 
-async function pageOf(context: AccessContext, runId: string, query: { since?: number; limit?: number }, session?: string): Promise<RunEvent[]> {
+async function pageOf(
+  context: AccessContext,
+  runId: string,
+  query: { since?: number; limit?: number },
+  session?: string,
+): Promise<RunEvent[]> {
   const { record } = await recordOf(context, runId, session);
   const { since = 0, limit = MAX_EVENTS } = query;
-  if (!Number.isSafeInteger(since) || since < 0) throw new HoldfastError("usage", "Cannot read events: `since` is not a sequence; give a whole number from 0");
+  if (!Number.isSafeInteger(since) || since < 0)
+    throw new HoldfastError("usage", "Cannot read events: `since` is not a sequence; give a whole number from 0");
   const events: RunEvent[] = [];
   for await (const event of readEvents(needStore(context), record.run_id, since)) {
     if (events.length >= Math.min(limit, MAX_EVENTS)) break;
@@ -101,11 +116,20 @@ async function pageOf(context: AccessContext, runId: string, query: { since?: nu
   return events;
 }
 
-async function stepOf(context: AccessContext, runId: string, stepId: string, session?: string): ReturnType<RunsApi["step"]> {
+async function stepOf(
+  context: AccessContext,
+  runId: string,
+  stepId: string,
+  session?: string,
+): ReturnType<RunsApi["step"]> {
   const { record } = await recordOf(context, runId, session);
   const { state } = await viewOf(context, record);
   const step = state.steps.get(stepId);
-  if (step === undefined) throw new HoldfastError("not_found", `Cannot find the step "${stepId}" in the run ${runId}; see: holdfast show ${runId} --steps`);
+  if (step === undefined)
+    throw new HoldfastError(
+      "not_found",
+      `Cannot find the step "${stepId}" in the run ${runId}; see: holdfast show ${runId} --steps`,
+    );
   const events: RunEvent[] = [];
   for await (const event of readEvents(needStore(context), record.run_id, 0)) {
     const about = "step_id" in event ? event.step_id : "instance" in event ? event.instance : undefined;
@@ -118,8 +142,14 @@ async function outputOf(context: AccessContext, runId: string, session?: string)
   const run = await inspectRun(context, runId, session);
   if (run.status === "succeeded") return run.output ?? null;
   if (isTerminal(run.status))
-    throw new HoldfastError("terminal", `Cannot show an output: the run ${runId} ended as ${run.status}; see: holdfast show ${runId}`);
-  throw new HoldfastError("not_possible", `Cannot show an output: the run ${runId} is ${run.status}; follow it with: holdfast watch ${runId}`);
+    throw new HoldfastError(
+      "terminal",
+      `Cannot show an output: the run ${runId} ended as ${run.status}; see: holdfast show ${runId}`,
+    );
+  throw new HoldfastError(
+    "not_possible",
+    `Cannot show an output: the run ${runId} is ${run.status}; follow it with: holdfast watch ${runId}`,
+  );
 }
 
 /** Sends a signal where the decision allows it, and answers with the run as it then is (R-1). */
@@ -127,7 +157,12 @@ export async function verb(
   context: AccessContext,
   runId: string,
   session: string | undefined,
-  act: { decide: (view: RunView) => Decided; kind: Parameters<ReturnType<typeof needEngine>["signal"]>[1]; payload: (view: RunView) => Json; waitMs?: number },
+  act: {
+    decide: (view: RunView) => Decided;
+    kind: Parameters<ReturnType<typeof needEngine>["signal"]>[1];
+    payload: (view: RunView) => Json;
+    waitMs?: number;
+  },
 ): Promise<Verb> {
   const { record } = await recordOf(context, runId, session);
   const view = await viewOf(context, record);
@@ -143,24 +178,40 @@ export async function verb(
   return { run: await inspectRun(context, runId, session), pending: !taken, ...(taken ? {} : { signal_id }) };
 }
 
-async function cancelRun(context: AccessContext, runId: string, options: { reason?: string; decided_by?: string; wait_ms?: number } = {}, session?: string): Promise<Verb> {
+async function cancelRun(
+  context: AccessContext,
+  runId: string,
+  options: { reason?: string; decided_by?: string; wait_ms?: number } = {},
+  session?: string,
+): Promise<Verb> {
   const { record } = await recordOf(context, runId, session);
   // RP-65: cancelling again answers the same and adds nothing.
   if (record.status === "cancelled") return { run: await inspectRun(context, runId, session), pending: false };
   const done = await verb(context, runId, session, {
     decide: decideCancel,
     kind: "cancel",
-    payload: () => ({ ...(options.reason === undefined ? {} : { reason: options.reason }), decided_by: options.decided_by ?? "unknown" }),
+    payload: () => ({
+      ...(options.reason === undefined ? {} : { reason: options.reason }),
+      decided_by: options.decided_by ?? "unknown",
+    }),
     ...(options.wait_ms === undefined ? {} : { waitMs: options.wait_ms }),
   });
   return done;
 }
 
-async function pauseRun(context: AccessContext, runId: string, options: { reason?: string; decided_by?: string } = {}, session?: string): Promise<Verb> {
+async function pauseRun(
+  context: AccessContext,
+  runId: string,
+  options: { reason?: string; decided_by?: string } = {},
+  session?: string,
+): Promise<Verb> {
   return verb(context, runId, session, {
     decide: decidePause,
     kind: "pause",
-    payload: () => ({ ...(options.reason === undefined ? {} : { reason: options.reason }), decided_by: options.decided_by ?? "unknown" }),
+    payload: () => ({
+      ...(options.reason === undefined ? {} : { reason: options.reason }),
+      decided_by: options.decided_by ?? "unknown",
+    }),
     waitMs: 10_000,
   });
 }
@@ -177,7 +228,11 @@ async function resumeRun(context: AccessContext, runId: string, session?: string
   demand(decideResume(await viewOf(context, record)));
   await demandAuthority(context, record);
   const tree = await engine.attach(record.root_run_id);
-  if (tree === undefined) throw new HoldfastError("conflict", `Cannot resume the run ${runId}: another process holds it; follow it with: holdfast watch ${runId}`);
+  if (tree === undefined)
+    throw new HoldfastError(
+      "conflict",
+      `Cannot resume the run ${runId}: another process holds it; follow it with: holdfast watch ${runId}`,
+    );
   await engine.go(tree, "explicit");
   await tree.journal.barrier();
   return { run: await inspectRun(context, runId, session), pending: false };
@@ -196,13 +251,24 @@ async function demandAuthority(context: AccessContext, record: RunRecord): Promi
 }
 
 /** RP-64: a fresh run from the pinned bundle, the tightened budgets and the validated arguments; authority is today's. */
-async function restartRun(context: AccessContext, runId: string, session: string | undefined, origin: "explicit" | "automatic", key: string | undefined, by: Starter): Promise<{ run_id: string; replayed: boolean }> {
+async function restartRun(
+  context: AccessContext,
+  runId: string,
+  session: string | undefined,
+  origin: "explicit" | "automatic",
+  key: string | undefined,
+  by: Starter,
+): Promise<{ run_id: string; replayed: boolean }> {
   const { record, owner } = await recordOf(context, runId, session);
   const bundle = await bundleOf(context, record);
   if (origin === "automatic") {
     if (bundle.root_invocation_policy.automatic !== true)
-      throw preflightError("invocation", `Cannot restart "${bundle.root_id}": its invocation_policy does not allow automatic starts`);
-    if (!owner.orchestration_opt_in) throw preflightError("opt_in", "Cannot restart: the session has no opt-in for runs that a model starts");
+      throw preflightError(
+        "invocation",
+        `Cannot restart "${bundle.root_id}": its invocation_policy does not allow automatic starts`,
+      );
+    if (!owner.orchestration_opt_in)
+      throw preflightError("opt_in", "Cannot restart: the session has no opt-in for runs that a model starts");
   }
   const view = await viewOf(context, record);
   demand(decideRestart(view));
@@ -212,7 +278,11 @@ async function restartRun(context: AccessContext, runId: string, session: string
     owner,
     { workflow: bundle.root_id, args: view.state.header.args, origin, ...(key === undefined ? {} : { key }), ...by },
     tightened(bundle, undefined, restricted, context),
-    { restricted, costAsked: rootOf(bundle).budgets.max_cost_micros !== undefined, made_from: { run_id: runId, how: "restart" } },
+    {
+      restricted,
+      costAsked: rootOf(bundle).budgets.max_cost_micros !== undefined,
+      made_from: { run_id: runId, how: "restart" },
+    },
   );
 }
 
@@ -227,7 +297,8 @@ async function raiseBudget(
   const read = readBudgetRequest(budget as Json);
   if (!read.ok) throw new HoldfastError("input", read.message, { details: { field: read.field } });
   const wanted = read.requested;
-  if (Object.keys(wanted).length === 0) throw new HoldfastError("usage", "Cannot raise the budget: no limit is given; name at least one");
+  if (Object.keys(wanted).length === 0)
+    throw new HoldfastError("usage", "Cannot raise the budget: no limit is given; name at least one");
   return verb(context, runId, session, {
     decide: (view) => {
       const allowed = decideRaiseBudget(view);
@@ -236,7 +307,11 @@ async function raiseBudget(
       for (const field of BUDGET_FIELDS) {
         const value = wanted[field];
         if (value !== undefined && value <= (view.state.budget[field] ?? Number.POSITIVE_INFINITY))
-          return { ok: false, code: "not_possible", reason: `Cannot raise ${field} to ${value}: it is ${view.state.budget[field] ?? "not limited"} now; give more` };
+          return {
+            ok: false,
+            code: "not_possible",
+            reason: `Cannot raise ${field} to ${value}: it is ${view.state.budget[field] ?? "not limited"} now; give more`,
+          };
       }
       const [above] = checkCeilings({ ...view.state.budget, ...wanted }, ceilingsFor(context, restricted));
       return above === undefined ? { ok: true } : { ok: false, code: "preflight", reason: above.message };
@@ -247,13 +322,22 @@ async function raiseBudget(
 }
 
 /** R-2j: a new run that begins with what settled in a failed one and goes on at its failed steps. */
-async function retryRun(context: AccessContext, runId: string, stepId: string | undefined, session: string | undefined, by: Starter): Promise<Started> {
+async function retryRun(
+  context: AccessContext,
+  runId: string,
+  stepId: string | undefined,
+  session: string | undefined,
+  by: Starter,
+): Promise<Started> {
   const { record, owner } = await recordOf(context, runId, session);
   const view = await viewOf(context, record);
   demand(decideRetry(view));
   const step = stepId === undefined ? undefined : view.state.steps.get(stepId);
   if (stepId !== undefined && step?.status !== "failed")
-    throw new HoldfastError("not_possible", `Cannot retry the step "${stepId}": it is ${step?.status ?? "unknown"} and only a failed step is retried`);
+    throw new HoldfastError(
+      "not_possible",
+      `Cannot retry the step "${stepId}": it is ${step?.status ?? "unknown"} and only a failed step is retried`,
+    );
   const bundle = await bundleOf(context, record);
   const restricted = !context.trusted();
   return create(
@@ -261,7 +345,11 @@ async function retryRun(context: AccessContext, runId: string, stepId: string | 
     owner,
     { workflow: bundle.root_id, args: view.state.header.args, ...by },
     { bundle, budget: view.state.budget },
-    { restricted, costAsked: rootOf(bundle).budgets.max_cost_micros !== undefined, made_from: { run_id: runId, how: "retry" } },
+    {
+      restricted,
+      costAsked: rootOf(bundle).budgets.max_cost_micros !== undefined,
+      made_from: { run_id: runId, how: "retry" },
+    },
   );
 }
 
@@ -280,17 +368,28 @@ async function verifyRun(context: AccessContext, runId: string, session?: string
     return { ok: false, segments, events, broken: error.message };
   }
   if (events !== record.last_sequence)
-    return { ok: false, segments, events, broken: `the journal ends at ${events}, the run's row says ${record.last_sequence}` };
+    return {
+      ok: false,
+      segments,
+      events,
+      broken: `the journal ends at ${events}, the run's row says ${record.last_sequence}`,
+    };
   return { ok: true, segments, events };
 }
 
-export function handleOf(context: AccessContext, { run_id, replayed, ended }: Started, session: string | undefined): RunHandle {
+export function handleOf(
+  context: AccessContext,
+  { run_id, replayed, ended }: Started,
+  session: string | undefined,
+): RunHandle {
   return {
     run_id,
     replayed,
     result: async () => {
       // What goes wrong meanwhile is dealt with below, from what is durable.
-      await needEngine(context).idle(run_id).catch(() => undefined);
+      await needEngine(context)
+        .idle(run_id)
+        .catch(() => undefined);
       const state = ended?.();
       if (state !== undefined && !hasChildren(state)) return resultOf(context, state);
       await driveRun(context, run_id);
@@ -312,21 +411,43 @@ async function resultOf(context: AccessContext, state: RunState): Promise<Run> {
   return operatorRun({ state, root: state, tree: [state], now_ms: context.clock.now() }, definition, state.usage);
 }
 
-async function* operatorEvents(context: AccessContext, runId: string, since: number, signal: AbortSignal | undefined): AsyncGenerator<OperatorEvent> {
+async function* operatorEvents(
+  context: AccessContext,
+  runId: string,
+  since: number,
+  signal: AbortSignal | undefined,
+): AsyncGenerator<OperatorEvent> {
   for await (const event of followEvents(context, runId, since, signal)) yield operatorEvent(runId, event);
 }
 
-async function* followed(context: AccessContext, runId: string, since: number, signal: AbortSignal | undefined, session: string | undefined): AsyncGenerator<OperatorEvent> {
+async function* followed(
+  context: AccessContext,
+  runId: string,
+  since: number,
+  signal: AbortSignal | undefined,
+  session: string | undefined,
+): AsyncGenerator<OperatorEvent> {
   await recordOf(context, runId, session);
   yield* operatorEvents(context, runId, since, signal);
 }
 
-async function* followedPublic(context: AccessContext, runId: string, since: number, signal: AbortSignal | undefined, session: string | undefined): AsyncGenerator<PublicEvent> {
+async function* followedPublic(
+  context: AccessContext,
+  runId: string,
+  since: number,
+  signal: AbortSignal | undefined,
+  session: string | undefined,
+): AsyncGenerator<PublicEvent> {
   await recordOf(context, runId, session);
   for await (const event of followEvents(context, runId, since, signal)) yield publicEvent(runId, event);
 }
 
-async function exportRun(context: AccessContext, runId: string, tree: boolean, session?: string): ReturnType<RunsApi["export"]> {
+async function exportRun(
+  context: AccessContext,
+  runId: string,
+  tree: boolean,
+  session?: string,
+): ReturnType<RunsApi["export"]> {
   const { record } = await recordOf(context, runId, session);
   const store = needStore(context);
   const members = tree ? await store.treeRuns(record.root_run_id) : [record];
@@ -344,10 +465,13 @@ export function runsApi(context: AccessContext): RunsApi {
     get: (runId, session) => getRun(context, runId, session),
     inspect: (runId, session) => inspectRun(context, runId, session),
     step: (runId, stepId, session) => stepOf(context, runId, stepId, session),
-    events: async (runId, query = {}, session) => (await pageOf(context, runId, query, session)).map((e) => operatorEvent(runId, e)),
-    publicEvents: async (runId, query = {}, session) => (await pageOf(context, runId, query, session)).map((e) => publicEvent(runId, e)),
+    events: async (runId, query = {}, session) =>
+      (await pageOf(context, runId, query, session)).map((e) => operatorEvent(runId, e)),
+    publicEvents: async (runId, query = {}, session) =>
+      (await pageOf(context, runId, query, session)).map((e) => publicEvent(runId, e)),
     follow: (runId, options = {}, session) => followed(context, runId, options.since ?? 0, options.signal, session),
-    followPublic: (runId, options = {}, session) => followedPublic(context, runId, options.since ?? 0, options.signal, session),
+    followPublic: (runId, options = {}, session) =>
+      followedPublic(context, runId, options.since ?? 0, options.signal, session),
     steps: (runId, query, session) => stepsPage(context, runId, query, session),
     journal: (runId, options, session) => journalLines(context, runId, options?.since ?? 0, session),
     artifact: (runId, sha256, session) => artifactOf(context, runId, sha256, session),
@@ -366,12 +490,14 @@ export function runsApi(context: AccessContext): RunsApi {
       const { run_id, replayed } = await restartRun(context, runId, session, origin, key, by);
       return handleOf(context, { run_id, replayed }, session);
     },
-    retry: async (runId, stepId, session, by = {}) => handleOf(context, await retryRun(context, runId, stepId, session, by), session),
+    retry: async (runId, stepId, session, by = {}) =>
+      handleOf(context, await retryRun(context, runId, stepId, session, by), session),
     attempts: (runId, query, session) => attemptsPage(context, runId, query, session),
     doctor: (runId, limit, session) => examineRun(context, runId, limit, session),
     verify: (runId, session) => verifyRun(context, runId, session),
     export: (runId, options, session) => exportRun(context, runId, options?.tree ?? false, session),
-    import: async (lines, session) => importJournal(needStore(context), lines, (await sessionOf(context, session)).session_id),
+    import: async (lines, session) =>
+      importJournal(needStore(context), lines, (await sessionOf(context, session)).session_id),
     bundle: async (runId, session) => bundleOf(context, (await recordOf(context, runId, session)).record),
   };
 }

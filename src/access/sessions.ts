@@ -9,7 +9,10 @@ const NAME = /^[a-z0-9][a-z0-9._-]{0,63}$/i;
 
 function demandName(act: string, name: string): void {
   if (!NAME.test(name))
-    throw new HoldfastError("usage", `Cannot ${act} the session ${JSON.stringify(name.slice(0, 64))}: a name is 1 to 64 letters, digits, dots, hyphens or underscores`);
+    throw new HoldfastError(
+      "usage",
+      `Cannot ${act} the session ${JSON.stringify(name.slice(0, 64))}: a name is 1 to 64 letters, digits, dots, hyphens or underscores`,
+    );
 }
 
 export function sessionsApi(context: AccessContext): SessionsApi {
@@ -23,11 +26,16 @@ export function sessionsApi(context: AccessContext): SessionsApi {
     page: async (query = {}) => {
       const limit = Math.min(200, Math.max(1, query.limit ?? 50));
       const after = readCursor(query.cursor);
-      const found = await needStore(context).listSessions({ limit, ...(after === undefined ? {} : { after_ms: after.ms, after_id: after.id }) });
+      const found = await needStore(context).listSessions({
+        limit,
+        ...(after === undefined ? {} : { after_ms: after.ms, after_id: after.id }),
+      });
       const last = found.at(-1);
       return {
         sessions: await Promise.all(found.map(counted)),
-        ...(found.length === limit && last !== undefined ? { next_cursor: writeCursor({ ms: last.created_at_ms, id: last.session_id }) } : {}),
+        ...(found.length === limit && last !== undefined
+          ? { next_cursor: writeCursor({ ms: last.created_at_ms, id: last.session_id }) }
+          : {}),
       };
     },
     create: async (request) => {
@@ -51,7 +59,8 @@ export function sessionsApi(context: AccessContext): SessionsApi {
       const session = await sessionOf(context, idOrName);
       if (patch.name !== undefined) demandName("rename", patch.name);
       const updated = await needStore(context).updateSession(session.session_id, patch, context.clock.now());
-      if (updated === undefined) throw new HoldfastError("not_found", `Cannot change the session "${idOrName}": it is gone`);
+      if (updated === undefined)
+        throw new HoldfastError("not_found", `Cannot change the session "${idOrName}": it is gone`);
       return updated;
     },
   };

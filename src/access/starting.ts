@@ -1,4 +1,6 @@
 /** Starting a run (RP-14, RP-15): every refusal comes before anything is created. */
+
+import { DEFAULT_BUNDLE_LIMITS, UNTRUSTED_BUNDLE_LIMITS } from "../catalog/index.ts";
 import { HoldfastError } from "../domain/errors.ts";
 import { canonicalJson, hashJson, type Json, JsonError, normalizeJson, sha256 } from "../domain/json.ts";
 import {
@@ -16,7 +18,6 @@ import {
 import { type Budgets, isTerminal, type RunHeader } from "../domain/run.ts";
 import type { RunState } from "../domain/state.ts";
 import { ENGINE_VERSION } from "../engine/index.ts";
-import { DEFAULT_BUNDLE_LIMITS, UNTRUSTED_BUNDLE_LIMITS } from "../catalog/index.ts";
 import type { SessionRecord } from "../ports/index.ts";
 import type { StartRequest } from "./api.ts";
 import { type AccessContext, ceilingsFor, needEngine, needStore, sessionOf, UNTRUSTED_OPEN_RUNS } from "./context.ts";
@@ -41,26 +42,36 @@ export async function startRun(context: AccessContext, request: StartRequest): P
   const origin = request.origin ?? "explicit";
   const restricted = origin === "automatic" || !context.trusted();
   if (origin === "automatic" && !session.orchestration_opt_in)
-    throw preflightError("opt_in", "Cannot start: the session has no opt-in for runs that a model starts; set orchestration_opt_in");
+    throw preflightError(
+      "opt_in",
+      "Cannot start: the session has no opt-in for runs that a model starts; set orchestration_opt_in",
+    );
   const pinned = pinRoot(context, request, restricted);
   const policy = pinned.bundle.root_invocation_policy;
   if ((origin === "explicit" ? policy.explicit : policy.automatic) !== true)
-    throw preflightError("invocation", `Cannot start "${pinned.bundle.root_id}": its invocation_policy does not allow ${origin} starts`);
+    throw preflightError(
+      "invocation",
+      `Cannot start "${pinned.bundle.root_id}": its invocation_policy does not allow ${origin} starts`,
+    );
   return create(context, session, request, tightened(pinned.bundle, request.budget, restricted, context), {
     restricted,
-    costAsked: request.budget?.max_cost_micros !== undefined || rootOf(pinned.bundle).budgets.max_cost_micros !== undefined,
+    costAsked:
+      request.budget?.max_cost_micros !== undefined || rootOf(pinned.bundle).budgets.max_cost_micros !== undefined,
   });
 }
 
 function pinRoot(context: AccessContext, request: StartRequest, restricted: boolean): { bundle: Bundle } {
   const { definitions, bundle_bytes } = context.limits;
-  const limits = restricted ? UNTRUSTED_BUNDLE_LIMITS : { ...DEFAULT_BUNDLE_LIMITS, maxDefinitions: definitions, maxBytes: bundle_bytes };
+  const limits = restricted
+    ? UNTRUSTED_BUNDLE_LIMITS
+    : { ...DEFAULT_BUNDLE_LIMITS, maxDefinitions: definitions, maxBytes: bundle_bytes };
   return context.catalog.pin(request.workflow, { limits });
 }
 
 export function rootOf(bundle: Bundle): Definition {
   const root = bundle.definitions[definitionKey(bundle.root_id, bundle.root_revision)];
-  if (root === undefined) throw preflightError("bundle", "Cannot start: the bundle does not hold its root; pin it again");
+  if (root === undefined)
+    throw preflightError("bundle", "Cannot start: the bundle does not hold its root; pin it again");
   return root;
 }
 
@@ -69,9 +80,13 @@ interface Tightened {
   readonly budget: Budgets;
 }
 
-
 /** RP-23, RP-24: the request only tightens; the tightened root replaces the bundle's before it is hashed (RP-11). */
-export function tightened(bundle: Bundle, requested: Partial<Budgets> | undefined, restricted: boolean, context: AccessContext): Tightened {
+export function tightened(
+  bundle: Bundle,
+  requested: Partial<Budgets> | undefined,
+  restricted: boolean,
+  context: AccessContext,
+): Tightened {
   const root = rootOf(bundle);
   const ceilings = ceilingsFor(context, restricted);
   const result = tightenBudget(root.budgets, requested ?? {}, { complete: false });
@@ -79,7 +94,9 @@ export function tightened(bundle: Bundle, requested: Partial<Budgets> | undefine
   if (requested === undefined) return { bundle, budget: inheritCeilings(root.budgets, ceilings) };
   const budgets = result.budgets;
   if (budgets.max_agents > budgets.max_steps)
-    throw new HoldfastError("input", "Cannot use this budget: max_agents is above max_steps; lower it", { details: { field: "max_agents" } });
+    throw new HoldfastError("input", "Cannot use this budget: max_agents is above max_steps; lower it", {
+      details: { field: "max_agents" },
+    });
   const definition: Definition = { ...root, budgets };
   return {
     bundle: { ...bundle, definitions: { ...bundle.definitions, [definitionKey(root.id, root.revision)]: definition } },
@@ -94,12 +111,20 @@ export function readArgs(definition: Definition, given: unknown): Json {
     args = normalizeJson(given ?? {});
   } catch (error) {
     if (!(error instanceof JsonError)) throw error;
-    throw new HoldfastError("input", `Cannot start "${definition.id}": the arguments are not JSON at ${error.path}: ${error.reason}`, { details: { path: error.path } });
+    throw new HoldfastError(
+      "input",
+      `Cannot start "${definition.id}": the arguments are not JSON at ${error.path}: ${error.reason}`,
+      { details: { path: error.path } },
+    );
   }
   args = applyDefaults(definition.input_schema, args);
   const fits = compileSchema(definition.input_schema).validate(args);
   if (!fits.ok)
-    throw new HoldfastError("input", `Cannot start "${definition.id}": the arguments do not fit at ${fits.path || "/"}: ${fits.message}`, { details: { path: fits.path } });
+    throw new HoldfastError(
+      "input",
+      `Cannot start "${definition.id}": the arguments do not fit at ${fits.path || "/"}: ${fits.message}`,
+      { details: { path: fits.path } },
+    );
   const leak = findCredential(args, "args");
   if (leak !== undefined)
     throw new HoldfastError(
@@ -119,11 +144,17 @@ interface CreateOptions {
 /** Longest name of a starter; it is shown beside what the run asks for. */
 const MAX_STARTER = 200;
 
-function startedBy(context: AccessContext, { started_by = context.starter }: StartRequest): Pick<RunHeader, "started_by"> {
+function startedBy(
+  context: AccessContext,
+  { started_by = context.starter }: StartRequest,
+): Pick<RunHeader, "started_by"> {
   if (started_by === undefined) return {};
   // biome-ignore lint/suspicious/noControlCharactersInRegex: exactly those are refused
   if (started_by.length === 0 || started_by.length > MAX_STARTER || /[\u0000-\u001f\u007f]/.test(started_by))
-    throw new HoldfastError("usage", `Cannot start: \`started_by\` is no name; give 1 to ${MAX_STARTER} characters such as os:anna`);
+    throw new HoldfastError(
+      "usage",
+      `Cannot start: \`started_by\` is no name; give 1 to ${MAX_STARTER} characters such as os:anna`,
+    );
   return { started_by };
 }
 
@@ -139,7 +170,11 @@ export async function create(
   checkBundle(bundle, compileEnv(context));
   const root = rootOf(bundle);
   const ceilings = ceilingsFor(context, options.restricted);
-  const [refused] = await refusals(context, bundle, budget, { posture: session.posture, ceilings, costAsked: options.costAsked });
+  const [refused] = await refusals(context, bundle, budget, {
+    posture: session.posture,
+    ceilings,
+    costAsked: options.costAsked,
+  });
   if (refused !== undefined) throw refused;
   const args = readArgs(root, request.args);
   const request_hash = hashJson({ workflow: `${root.id}@${root.revision}`, args, budget: { ...budget } });
@@ -147,9 +182,13 @@ export async function create(
     const earlier = await needStore(context).getKeyedStart(session.session_id, request.key);
     if (earlier !== undefined) {
       if (earlier.request_hash === request_hash) return { run_id: earlier.run_id, replayed: true };
-      throw new HoldfastError("idempotency_key_reused", `Cannot start "${root.id}": the key "${request.key}" was used for another request; use a new key`, {
-        details: { run_id: earlier.run_id },
-      });
+      throw new HoldfastError(
+        "idempotency_key_reused",
+        `Cannot start "${root.id}": the key "${request.key}" was used for another request; use a new key`,
+        {
+          details: { run_id: earlier.run_id },
+        },
+      );
     }
   }
   const stored = storedBundle(bundle);
@@ -184,7 +223,9 @@ export async function create(
     bundle,
     bundleBytes: stored.bytes,
     queue: request.queue ?? false,
-    maxOpenRuns: options.restricted ? Math.min(UNTRUSTED_OPEN_RUNS, context.limits.open_runs) : context.limits.open_runs,
+    maxOpenRuns: options.restricted
+      ? Math.min(UNTRUSTED_OPEN_RUNS, context.limits.open_runs)
+      : context.limits.open_runs,
     ...(request.key === undefined ? {} : { key: { key: request.key, request_hash } }),
     ...(options.made_from?.how === "retry" ? { retryOf: options.made_from.run_id } : {}),
   });

@@ -15,18 +15,26 @@ const PAGE_BYTES = 1024 * 1024;
 const MAX_WAITING = 200;
 
 /** The run, if it is the session's; another session's is not found, like one that is missing (RP-79). */
-export async function recordOf(context: AccessContext, runId: string, session: string | undefined): Promise<{ record: RunRecord; owner: SessionRecord }> {
+export async function recordOf(
+  context: AccessContext,
+  runId: string,
+  session: string | undefined,
+): Promise<{ record: RunRecord; owner: SessionRecord }> {
   const owner = await sessionOf(context, session);
   const record = await needStore(context).getRun(runId);
   if (record === undefined || record.session_id !== owner.session_id)
-    throw new HoldfastError("not_found", `Cannot find the run "${runId}" in the session "${owner.name}"; see: holdfast list`);
+    throw new HoldfastError(
+      "not_found",
+      `Cannot find the run "${runId}" in the session "${owner.name}"; see: holdfast list`,
+    );
   return { record, owner };
 }
 
 export async function loadState(store: RunStore, record: RunRecord): Promise<RunState> {
   const header = await loadHeader(store, record);
   const snapshot = await store.getSnapshot(record.run_id);
-  let state = snapshot === undefined ? initialState(header) : decodeState(header, JSON.parse(unpackText(snapshot)) as Json);
+  let state =
+    snapshot === undefined ? initialState(header) : decodeState(header, JSON.parse(unpackText(snapshot)) as Json);
   for await (const event of readEvents(store, record.run_id, state.last_sequence)) state = evolve(state, event);
   return state;
 }
@@ -52,7 +60,8 @@ export async function viewOf(context: AccessContext, record: RunRecord): Promise
   let root = state;
   if (record.run_id !== record.root_run_id) {
     const rootRecord = await store.getRun(record.root_run_id);
-    if (rootRecord === undefined) throw new HoldfastError("storage", `Cannot read the run ${record.run_id}: its root is missing`);
+    if (rootRecord === undefined)
+      throw new HoldfastError("storage", `Cannot read the run ${record.run_id}: its root is missing`);
     root = await loadState(store, rootRecord);
     tree.push(root);
   }

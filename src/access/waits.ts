@@ -8,7 +8,10 @@ import { decideApproval, decideInput, decideRepairOf } from "./deciding.ts";
 import { shownWait } from "./shown-wait.ts";
 import { recordOf, viewOf } from "./views.ts";
 
-async function inbox(context: AccessContext, query: NonNullable<Parameters<WaitsApi["list"]>[0]>): ReturnType<WaitsApi["list"]> {
+async function inbox(
+  context: AccessContext,
+  query: NonNullable<Parameters<WaitsApi["list"]>[0]>,
+): ReturnType<WaitsApi["list"]> {
   const store = needStore(context);
   const session = query.all_sessions === true ? undefined : await sessionOf(context, query.session);
   const limit = Math.min(200, Math.max(1, query.limit ?? 50));
@@ -26,12 +29,18 @@ async function inbox(context: AccessContext, query: NonNullable<Parameters<Waits
     // Ended, and taken away, between the two looks.
     if (record === undefined) continue;
     const { workspace } = (await store.getSession(record.session_id)) ?? context;
-    shown.push({ ...shownWait(wait, record, workspace), workflow_id: record.workflow_id, session_id: record.session_id });
+    shown.push({
+      ...shownWait(wait, record, workspace),
+      workflow_id: record.workflow_id,
+      session_id: record.session_id,
+    });
   }
   const last = waits.at(-1);
   return {
     waits: shown,
-    ...(waits.length === limit && last !== undefined ? { next_cursor: writeCursor({ ms: last.since_ms, id: last.run_id, extra: last.wait_id }) } : {}),
+    ...(waits.length === limit && last !== undefined
+      ? { next_cursor: writeCursor({ ms: last.since_ms, id: last.run_id, extra: last.wait_id }) }
+      : {}),
   };
 }
 
@@ -46,7 +55,8 @@ export function waitsApi(context: AccessContext): WaitsApi {
       const { record } = await recordOf(context, runId, session);
       const decided = decideRepair(await viewOf(context, record), stepId);
       if (!decided.ok) throw new HoldfastError(decided.code, decided.reason);
-      if (decided.wait?.evidence === undefined) throw new HoldfastError("not_possible", `Cannot show evidence: the step "${stepId}" is not in repair`);
+      if (decided.wait?.evidence === undefined)
+        throw new HoldfastError("not_possible", `Cannot show evidence: the step "${stepId}" is not in repair`);
       return decided.wait.evidence;
     },
   };

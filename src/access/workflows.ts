@@ -9,7 +9,10 @@ import { compileEnv, readArgs, rootOf, tightened } from "./starting.ts";
 export function workflowsApi(context: AccessContext): WorkflowsApi {
   return {
     list: async () => context.catalog.entries(),
-    publication: async () => ({ publication_revision: context.catalog.publication_revision, workflows: context.catalog.entries() }),
+    publication: async () => ({
+      publication_revision: context.catalog.publication_revision,
+      workflows: context.catalog.entries(),
+    }),
     show: async (ref) => {
       const { entry, definition, source } = context.catalog.resolve(ref);
       return { entry, ...(definition === undefined ? {} : { plan: publicPlan(definition.plan) }), source };
@@ -25,7 +28,11 @@ export function workflowsApi(context: AccessContext): WorkflowsApi {
   };
 }
 
-async function preview(context: AccessContext, ref: string, options: Parameters<WorkflowsApi["preview"]>[1] = {}): Promise<Preview> {
+async function preview(
+  context: AccessContext,
+  ref: string,
+  options: Parameters<WorkflowsApi["preview"]>[1] = {},
+): Promise<Preview> {
   const restricted = !context.trusted();
   const { bundle, entry } = context.catalog.pin(ref);
   const { bundle: tight, budget } = tightened(bundle, options.budget, restricted, context);
@@ -41,7 +48,11 @@ async function preview(context: AccessContext, ref: string, options: Parameters<
     found.push(error.toJSON());
   }
   const costAsked = options.budget?.max_cost_micros !== undefined || root.budgets.max_cost_micros !== undefined;
-  found.push(...errorDocs(await refusals(context, tight, budget, { posture, ceilings: ceilingsFor(context, restricted), costAsked })));
+  found.push(
+    ...errorDocs(
+      await refusals(context, tight, budget, { posture, ceilings: ceilingsFor(context, restricted), costAsked }),
+    ),
+  );
   if (options.args !== undefined) found.push(...argRefusals(() => readArgs(root, options.args)));
   return {
     workflow_id: root.id,
@@ -57,7 +68,9 @@ async function preview(context: AccessContext, ref: string, options: Parameters<
       side_effect,
       permission: answer.decision,
     })),
-    approvals: judged.filter(({ step, answer }) => step.type === "approval" || answer.decision === "ask").map(({ step_id }) => step_id),
+    approvals: judged
+      .filter(({ step, answer }) => step.type === "approval" || answer.decision === "ask")
+      .map(({ step_id }) => step_id),
     bounds: {
       steps: Math.min(worst.steps, budget.max_steps),
       agents: Math.min(worst.agents, budget.max_agents),
@@ -80,4 +93,3 @@ function argRefusals(read: () => unknown): ErrorDoc[] {
     return [error.toJSON()];
   }
 }
-

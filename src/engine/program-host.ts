@@ -88,9 +88,9 @@ export class ProgramHost {
     if (!this.#pumping) void this.#pump();
   }
 
-  /** The program is between two standstills. */
+  /** The program is between two standstills, and may still ask for something. */
   get busy(): boolean {
-    return this.#pumping;
+    return this.#pumping && !this.#frozen;
   }
 
   /** Makes the host look again whether the run can go on (`quiet`), once the program stands still. */

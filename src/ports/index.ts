@@ -1,4 +1,6 @@
 /** Interfaces only: what the engine needs from the outside (DESIGN §3). */
+
+export type { RunHeader } from "../domain/run.ts";
 export type { AgentCall, AgentEstimate, AgentOutcome, AgentPort, AgentProfile, AgentUsage } from "./agent-port.ts";
 export type { Clock, Ids, Timer } from "./clock.ts";
 export type { PolicyAnswer, PolicyPort, PolicyRequest } from "./policy-port.ts";
@@ -6,6 +8,7 @@ export type {
   Claim,
   CommitRefusal,
   CommitResult,
+  ResourceClaim,
   RunCommit,
   RunQuery,
   RunRecord,
@@ -22,7 +25,6 @@ export type {
   TreeUpdate,
   WaitQuery,
 } from "./run-store.ts";
-export type { RunHeader } from "../domain/run.ts";
 export { needsControl } from "./run-store.ts";
 export type { SecretAnswer, SecretPort } from "./secret-port.ts";
 export type { Posture, SessionPatch, SessionRecord, SessionStore } from "./session-store.ts";

@@ -61,6 +61,13 @@ export interface TreeCreation {
   readonly claim?: { readonly owner: string; readonly lease_expires_at_ms: number };
 }
 
+/** What an attempt needs of its workspace for itself (GD-53): readers share, a writer excludes. */
+export interface ResourceClaim {
+  /** 1..512 bytes. */
+  readonly resource: string;
+  readonly access: "read" | "write";
+}
+
 /** One tree's part of a group commit. All of it lands or none. */
 export interface TreeCommit {
   readonly root_run_id: string;
@@ -74,6 +81,8 @@ export interface TreeCommit {
   readonly artifacts: readonly { readonly sha256: string; readonly bytes: Uint8Array }[];
   /** Signals whose events these are; deleted here (R-1). */
   readonly signals_done: readonly string[];
+  /** Dispatch ids whose resource leases end with this commit: their attempts settle in it (GD-53). */
+  readonly leases_freed?: readonly string[];
   readonly tree?: TreeUpdate;
 }
 
@@ -127,6 +136,8 @@ export interface Claim {
   readonly recoveries: number;
   /** True when the tree was taken from an owner that is dead or late, and so may hold interrupted work. */
   readonly taken_over: boolean;
+  /** Dispatch ids under which the tree holds resource leases; absent when it holds none. */
+  readonly leases?: readonly string[];
 }
 
 export type SignalKind =
@@ -236,6 +247,20 @@ export interface RunStore {
   release(rootRunId: string, fence: number): Promise<void>;
   /** Earliest time any unclaimed tree wants to wake, or undefined. One index look-up (W6). */
   nextWakeMs(): Promise<number | undefined>;
+
+  /**
+   * Claims resources of the tree's workspace for one dispatch, all or nothing (GD-53): deduplicated (write wins), in
+   * byte order of the resource, and the same again for the same dispatch id. Held until `leases_freed` names it or
+   * the tree has ended; no time ends it.
+   * @returns false when another dispatch, of whatever tree, excludes one of them; nothing is held then
+   * @throws HoldfastError `conflict` when `fence` is not the tree's
+   */
+  acquireLeases(
+    rootRunId: string,
+    fence: number,
+    dispatchId: string,
+    claims: readonly ResourceClaim[],
+  ): Promise<boolean>;
 
   /** Stores a signal, raising the tree's control_version where its kind demands it, and wakes the holder. */
   putSignal(signal: Signal, raisesControl: boolean): Promise<{ control_version: number }>;

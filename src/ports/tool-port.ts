@@ -82,9 +82,6 @@ export interface ToolPort {
   /** Asks the owner by dispatch id; only for tools that `can_lookup`. */
   lookup(tool: string, query: { dispatch_id: string; input: Json; signal: AbortSignal }): Promise<OwnerAnswer>;
   /** Asks the owner by receipt; only for tools that `can_observe`. */
-  observe(
-    tool: string,
-    query: { dispatch_id: string; receipt: Json; signal: AbortSignal },
-  ): Promise<OwnerAnswer>;
+  observe(tool: string, query: { dispatch_id: string; receipt: Json; signal: AbortSignal }): Promise<OwnerAnswer>;
   close?(): Promise<void>;
 }

@@ -32,7 +32,8 @@ export function observedStore(raw: RunStore & SessionStore, observer: StoreObser
         if (results[i]?.ok !== true) continue;
         const tree = await before[i];
         if (tree !== undefined) checkCommit(commit, tree, observer);
-        if (commit.tree?.release === true || commit.tree?.ended === true || commit.create?.claim === undefined)
+        const freed = commit.leases_freed !== undefined;
+        if (commit.tree?.release === true || commit.tree?.ended === true || freed || commit.create?.claim === undefined)
           observer.announce();
       }
       return results;

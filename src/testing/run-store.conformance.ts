@@ -7,6 +7,7 @@ import { inWorld, type RunStoreSuite, type World } from "./run-store.world.ts";
 import { appending, creating } from "./run-store-appends.conformance.ts";
 import { leasing, signalling } from "./run-store-claims.conformance.ts";
 import { reading } from "./run-store-reads.conformance.ts";
+import { claiming } from "./run-store-resources.conformance.ts";
 
 export type { RunStoreSuite, TestedStore } from "./run-store.world.ts";
 
@@ -20,6 +21,7 @@ export function runStoreConformance(kit: TestKit, suite: RunStoreSuite): void {
     creating(kit, scenario);
     leasing(kit, scenario);
     signalling(kit, scenario);
+    claiming(kit, scenario);
     reading(kit, scenario);
     done();
   });

@@ -113,11 +113,11 @@ describe("SC-2 each flag is what the address accepts", () => {
     await settled(failed);
     expect(await flags(failed)).toEqual([false, false, 409, 409]);
     const running = await served.startRun("hold");
-    expect(await flags(running)).toEqual([true, false, 200, 409]);
+    expect(await flags(running)).toEqual([true, false, 200, 400]);
     expect(await flags(running)).toEqual([true, false, 200, 409]);
     const asked = await served.startRun("ask");
     await settled(asked);
-    expect(await flags(asked)).toEqual([true, false, 200, 409]);
+    expect(await flags(asked)).toEqual([true, false, 200, 400]);
   });
 
   test("SC-12 cancelled twice: the same answer, one event, nothing after it", async () => {

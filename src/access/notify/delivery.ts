@@ -12,11 +12,23 @@ export interface Channel {
   send(body: string, signal: AbortSignal): Promise<void>;
 }
 
-export function channelsOf(options: NotifyOptions, with_: { readonly workspace: string; readonly secrets: SecretPort }): readonly Channel[] {
+export function channelsOf(
+  options: NotifyOptions,
+  with_: { readonly workspace: string; readonly secrets: SecretPort },
+): readonly Channel[] {
   const { command, webhook } = options;
   return [
-    ...(command === undefined ? [] : [{ name: "command", send: (body, signal) => runCommand(command, with_.workspace, body, signal) } satisfies Channel]),
-    ...(webhook === undefined ? [] : [{ name: "webhook", send: (body, signal) => post(webhook, with_.secrets, body, signal) } satisfies Channel]),
+    ...(command === undefined
+      ? []
+      : [
+          {
+            name: "command",
+            send: (body, signal) => runCommand(command, with_.workspace, body, signal),
+          } satisfies Channel,
+        ]),
+    ...(webhook === undefined
+      ? []
+      : [{ name: "webhook", send: (body, signal) => post(webhook, with_.secrets, body, signal) } satisfies Channel]),
   ];
 }
 
@@ -26,7 +38,12 @@ function runCommand(command: readonly string[], cwd: string, body: string, signa
   return new Promise((resolve, reject) => {
     if (signal.aborted) return reject(new Error("it was given up before it began"));
     // A group of its own, so that what it started ends with it when its time is over.
-    const child = spawn(program, args, { cwd, env: environment(), stdio: ["pipe", "ignore", "ignore"], detached: grouped });
+    const child = spawn(program, args, {
+      cwd,
+      env: environment(),
+      stdio: ["pipe", "ignore", "ignore"],
+      detached: grouped,
+    });
     const kill = (): void => {
       try {
         if (grouped && child.pid !== undefined) process.kill(-child.pid, "SIGKILL");
@@ -41,10 +58,19 @@ function runCommand(command: readonly string[], cwd: string, body: string, signa
       if (error === undefined) resolve();
       else reject(error);
     };
-    child.once("error", (error) => end(new Error(`it could not be started: ${(error as NodeJS.ErrnoException).code ?? error.message}`)));
+    child.once("error", (error) =>
+      end(new Error(`it could not be started: ${(error as NodeJS.ErrnoException).code ?? error.message}`)),
+    );
     child.once("exit", (status, by) => {
       if (status === 0) end();
-      else end(new Error(signal.aborted ? "it did not end in time and was killed" : `it ended with ${status === null ? by : `status ${status}`}`));
+      else
+        end(
+          new Error(
+            signal.aborted
+              ? "it did not end in time and was killed"
+              : `it ended with ${status === null ? by : `status ${status}`}`,
+          ),
+        );
     });
     // A command that does not read is no failure; its status says what it made of it.
     child.stdin.on("error", () => undefined);
@@ -53,12 +79,20 @@ function runCommand(command: readonly string[], cwd: string, body: string, signa
 }
 
 function environment(): NodeJS.ProcessEnv {
-  return Object.fromEntries(INHERITED.flatMap((name) => (process.env[name] === undefined ? [] : [[name, process.env[name]]])));
+  return Object.fromEntries(
+    INHERITED.flatMap((name) => (process.env[name] === undefined ? [] : [[name, process.env[name]]])),
+  );
 }
 
-async function post(webhook: NonNullable<NotifyOptions["webhook"]>, secrets: SecretPort, body: string, signal: AbortSignal): Promise<void> {
+async function post(
+  webhook: NonNullable<NotifyOptions["webhook"]>,
+  secrets: SecretPort,
+  body: string,
+  signal: AbortSignal,
+): Promise<void> {
   const headers = new Headers({ "Content-Type": "application/json" });
-  for (const [name, value] of webhook.headers) headers.set(name, typeof value === "string" ? value : await secret(secrets, value.$secret));
+  for (const [name, value] of webhook.headers)
+    headers.set(name, typeof value === "string" ? value : await secret(secrets, value.$secret));
   // Another address than the configured one is nobody whom anybody meant to tell.
   const answer = await fetch(webhook.url, { method: "POST", headers, body, signal, redirect: "error" });
   await answer.body?.cancel();

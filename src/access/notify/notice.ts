@@ -19,7 +19,12 @@ export interface Notice extends PublicWait {
 
 const DEFAULT_SESSION = "default";
 
-export function noticeOf(wait: Wait, run: RunRecord, session: SessionRecord | undefined, address: string | undefined): Notice {
+export function noticeOf(
+  wait: Wait,
+  run: RunRecord,
+  session: SessionRecord | undefined,
+  address: string | undefined,
+): Notice {
   return {
     version: 1,
     ...publicWait(wait),
@@ -27,7 +32,9 @@ export function noticeOf(wait: Wait, run: RunRecord, session: SessionRecord | un
     workflow_revision: run.workflow_revision,
     session_id: run.session_id,
     commands: commandsFor(wait, session?.name ?? run.session_id),
-    ...(address === undefined ? {} : { url: `${address}/api/v1/sessions/${run.session_id}/workflow-runs/${encodeURIComponent(run.run_id)}/waits` }),
+    ...(address === undefined
+      ? {}
+      : { url: `${address}/api/v1/sessions/${run.session_id}/workflow-runs/${encodeURIComponent(run.run_id)}/waits` }),
   };
 }
 

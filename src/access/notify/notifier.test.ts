@@ -1,22 +1,44 @@
 /** `notify` (R-30): told once it is durable, at least once, not twice; nothing private leaves, and nothing waits for it. */
-import { createServer, type IncomingHttpHeaders } from "node:http";
-import type { AddressInfo } from "node:net";
+
 import { existsSync, readFileSync } from "node:fs";
 import { mkdtemp, readFile, realpath, rm, writeFile } from "node:fs/promises";
+import { createServer, type IncomingHttpHeaders } from "node:http";
+import type { AddressInfo } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterEach, describe, expect, test } from "vitest";
-import { createHoldfast, defineTool, type Holdfast, HoldfastError, type HoldfastOptions } from "../../index.ts";
 import { checkConfig } from "../../config/schema.ts";
+import { createHoldfast, defineTool, type Holdfast, HoldfastError, type HoldfastOptions } from "../../index.ts";
 import type { Notice } from "./index.ts";
 
 const leaf = (step: string) => ({ type: "step", step });
-const plan = (id: string, steps: object[], node: object) => ({ workflow_schema: 1, id, revision: 1, steps, plan: node });
+const plan = (id: string, steps: object[], node: object) => ({
+  workflow_schema: 1,
+  id,
+  revision: 1,
+  steps,
+  plan: node,
+});
 const WORKFLOWS = [
-  plan("gate", [{ id: "gate", type: "approval", prompt: "PRIVATE question", details: { word: "PRIVATE details" } }], leaf("gate")),
+  plan(
+    "gate",
+    [{ id: "gate", type: "approval", prompt: "PRIVATE question", details: { word: "PRIVATE details" } }],
+    leaf("gate"),
+  ),
   plan("nap", [{ id: "nap", type: "wait", for_ms: 3_600_000 }], leaf("nap")),
-  plan("ask", [{ id: "put", type: "tool", tool: "put", args: { word: "PRIVATE input" }, capabilities: ["put"] }], leaf("put")),
-  plan("two", [{ id: "a", type: "approval", prompt: "A?" }, { id: "n", type: "input", prompt: "N?", schema: { type: "integer" } }], { type: "parallel", nodes: [leaf("a"), leaf("n")] }),
+  plan(
+    "ask",
+    [{ id: "put", type: "tool", tool: "put", args: { word: "PRIVATE input" }, capabilities: ["put"] }],
+    leaf("put"),
+  ),
+  plan(
+    "two",
+    [
+      { id: "a", type: "approval", prompt: "A?" },
+      { id: "n", type: "input", prompt: "N?", schema: { type: "integer" } },
+    ],
+    { type: "parallel", nodes: [leaf("a"), leaf("n")] },
+  ),
 ];
 
 let ends: (() => Promise<unknown> | void)[] = [];
@@ -44,7 +66,10 @@ class Ear {
       });
     });
     await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
-    ends.push(() => void server.closeAllConnections(), () => void server.close());
+    ends.push(
+      () => void server.closeAllConnections(),
+      () => void server.close(),
+    );
     this.url = `http://127.0.0.1:${(server.address() as AddressInfo).port}/told?to=ops`;
     return this;
   }
@@ -62,11 +87,24 @@ interface Place {
 async function place(): Promise<Place> {
   const folder = await realpath(await mkdtemp(join(tmpdir(), "holdfast notify ")));
   ends.push(() => rm(folder, { recursive: true, force: true }));
-  const put = defineTool({ name: "put", description: "Puts.", input: { type: "object" }, capabilities: ["put"], run: () => ({ ok: true }) });
+  const put = defineTool({
+    name: "put",
+    description: "Puts.",
+    input: { type: "object" },
+    capabilities: ["put"],
+    run: () => ({ ok: true }),
+  });
   return {
     folder,
     async open(options) {
-      const holdfast = await createHoldfast({ workspace: folder, store: `sqlite:${join(folder, "s.db")}`, trust: true, tools: [put], workflows: WORKFLOWS, ...options });
+      const holdfast = await createHoldfast({
+        workspace: folder,
+        store: `sqlite:${join(folder, "s.db")}`,
+        trust: true,
+        tools: [put],
+        workflows: WORKFLOWS,
+        ...options,
+      });
       ends.push(() => holdfast.close());
       return holdfast;
     },
@@ -79,13 +117,21 @@ describe("a webhook", () => {
     const ear = await new Ear().open();
     process.env.HOLDFAST_TEST_HOOK_KEY = "s3cret-key";
     ends.push(() => void delete process.env.HOLDFAST_TEST_HOOK_KEY);
-    const holdfast = await open({ secrets: { env: { hook: "HOLDFAST_TEST_HOOK_KEY" } }, notify: { webhook: { url: ear.url, headers: { Authorization: { $secret: "hook" } } } } });
+    const holdfast = await open({
+      secrets: { env: { hook: "HOLDFAST_TEST_HOOK_KEY" } },
+      notify: { webhook: { url: ear.url, headers: { Authorization: { $secret: "hook" } } } },
+    });
     await holdfast.run({ workflow: "gate" });
     await holdfast.start({ workflow: "nap" });
     const run = await holdfast.run({ workflow: "ask" });
     const two = await holdfast.run({ workflow: "two" });
     await ear.count(4);
-    expect(ear.heard.map(({ notice }) => notice.type).sort()).toEqual(["approval", "approval", "input", "tool_approval"]);
+    expect(ear.heard.map(({ notice }) => notice.type).sort()).toEqual([
+      "approval",
+      "approval",
+      "input",
+      "tool_approval",
+    ]);
     const told = ear.heard.find(({ notice }) => notice.run_id === run.run_id);
     const [wait] = run.waits;
     expect(told?.notice).toEqual({
@@ -98,12 +144,18 @@ describe("a webhook", () => {
       workflow_id: "ask",
       workflow_revision: 1,
       session_id: run.session_id,
-      commands: [`holdfast why ${run.run_id}`, `holdfast approve ${run.run_id} ${wait?.wait_id}`, `holdfast deny ${run.run_id} ${wait?.wait_id}`],
+      commands: [
+        `holdfast why ${run.run_id}`,
+        `holdfast approve ${run.run_id} ${wait?.wait_id}`,
+        `holdfast deny ${run.run_id} ${wait?.wait_id}`,
+      ],
     });
     expect(told?.headers.authorization).toBe("s3cret-key");
     const everything = ear.heard.map(({ text }) => text).join();
     expect(everything).not.toMatch(/PRIVATE|s3cret/);
-    expect(ear.heard.find(({ notice }) => notice.type === "input")?.notice.commands[1]).toBe(`holdfast answer ${two.run_id} ${two.waits.find(({ type }) => type === "input")?.wait_id}`);
+    expect(ear.heard.find(({ notice }) => notice.type === "input")?.notice.commands[1]).toBe(
+      `holdfast answer ${two.run_id} ${two.waits.find(({ type }) => type === "input")?.wait_id}`,
+    );
   }, 20_000);
 
   test("is asked again after a failure, given up in time, and never holds the run up", async () => {
@@ -111,13 +163,19 @@ describe("a webhook", () => {
     const ear = await new Ear().open();
     ear.answers.push("hang", 500);
     const logged: string[] = [];
-    const holdfast = await open({ notify: { webhook: { url: ear.url }, timeout_ms: 100 }, log: (level, message, details) => void logged.push(`${level} ${message} ${String(details.why)}`) });
+    const holdfast = await open({
+      notify: { webhook: { url: ear.url }, timeout_ms: 100 },
+      log: (level, message, details) => void logged.push(`${level} ${message} ${String(details.why)}`),
+    });
     const run = await holdfast.run({ workflow: "gate" });
     await ear.count(1);
     // It hangs, and the run is decided meanwhile on another way: still open waits are told again, this one is.
     await ear.count(3);
     expect(new Set(ear.heard.map(({ notice }) => notice.run_id))).toEqual(new Set([run.run_id]));
-    expect(logged).toEqual(["warn a wait could not be told of it did not end in time", "warn a wait could not be told of it answered 500"]);
+    expect(logged).toEqual([
+      "warn a wait could not be told of it did not end in time",
+      "warn a wait could not be told of it answered 500",
+    ]);
     await holdfast.waits.approve(run.run_id, undefined, { decided_by: "os:anna" });
     expect((await holdfast.runs.drive(run.run_id)).status).toBe("succeeded");
   }, 20_000);
@@ -143,15 +201,25 @@ describe("a command", () => {
   test("reads the notice on its standard input, with no secret of the environment", async () => {
     const { open, folder } = await place();
     const script = join(folder, "tell.mjs");
-    await writeFile(script, `import { writeFileSync, renameSync } from "node:fs";\nlet text = "";\nfor await (const chunk of process.stdin) text += chunk;\nwriteFileSync("told.part", JSON.stringify({ text, args: process.argv.slice(2), env: Object.keys(process.env) }));\nrenameSync("told.part", "told.json");\n`);
+    await writeFile(
+      script,
+      `import { writeFileSync, renameSync } from "node:fs";\nlet text = "";\nfor await (const chunk of process.stdin) text += chunk;\nwriteFileSync("told.part", JSON.stringify({ text, args: process.argv.slice(2), env: Object.keys(process.env) }));\nrenameSync("told.part", "told.json");\n`,
+    );
     process.env.HOLDFAST_TEST_SECRET = "s3cret";
     ends.push(() => void delete process.env.HOLDFAST_TEST_SECRET);
     const logged: unknown[] = [];
-    const holdfast = await open({ notify: { command: [process.execPath, script, "to ops; x"] }, log: (...line) => void logged.push(line) });
+    const holdfast = await open({
+      notify: { command: [process.execPath, script, "to ops; x"] },
+      log: (...line) => void logged.push(line),
+    });
     const run = await holdfast.run({ workflow: "gate" });
     const told = join(folder, "told.json");
     await expect.poll(() => existsSync(told), { timeout: 8_000 }).toBe(true);
-    const { text, args, env } = JSON.parse(await readFile(told, "utf8")) as { text: string; args: string[]; env: string[] };
+    const { text, args, env } = JSON.parse(await readFile(told, "utf8")) as {
+      text: string;
+      args: string[];
+      env: string[];
+    };
     expect([text.endsWith("\n"), (JSON.parse(text) as Notice).run_id, args]).toEqual([true, run.run_id, ["to ops; x"]]);
     expect(env).not.toContain("HOLDFAST_TEST_SECRET");
     expect(logged).toEqual([]);
@@ -161,10 +229,15 @@ describe("a command", () => {
     const { open, folder } = await place();
     const pids = join(folder, "pids");
     const holdfast = await open({
-      notify: { command: ["/bin/sh", "-c", `sleep 600 & echo $! >> '${pids}'; echo up >> '${pids}'; wait`], timeout_ms: 60_000 },
+      notify: {
+        command: ["/bin/sh", "-c", `sleep 600 & echo $! >> '${pids}'; echo up >> '${pids}'; wait`],
+        timeout_ms: 60_000,
+      },
     });
     await holdfast.run({ workflow: "gate" });
-    await expect.poll(async () => (existsSync(pids) ? await readFile(pids, "utf8") : ""), { timeout: 8_000 }).toContain("up");
+    await expect
+      .poll(async () => (existsSync(pids) ? await readFile(pids, "utf8") : ""), { timeout: 8_000 })
+      .toContain("up");
     const begun = performance.now();
     await holdfast.close();
     expect(performance.now() - begun).toBeLessThan(5_000);
@@ -196,15 +269,30 @@ describe("what is given", () => {
     [{ command: ["x"], retries: 3 }, "no such key"],
   ])("%j is refused before anything is opened: %s", async (notify, words) => {
     const { open } = await place();
-    const error = await open({ notify: notify as NonNullable<HoldfastOptions["notify"]> }).catch((thrown: unknown) => thrown);
+    const error = await open({ notify: notify as NonNullable<HoldfastOptions["notify"]> }).catch(
+      (thrown: unknown) => thrown,
+    );
     expect(HoldfastError.is(error) && [error.code, error.message.includes(words)]).toEqual(["usage", true]);
   });
 
   test("the configuration's keys are closed", () => {
-    expect(checkConfig({ notify: { command: ["tell"], on: ["approval"], webhook: { url: "https://x.test/", headers: { A: { $secret: "k" } } } } }).faults).toBeUndefined();
-    const messages = (notify: unknown) => checkConfig({ notify }).faults?.map(({ message, hint }) => `${message} ${hint ?? ""}`);
-    expect(messages({ comand: ["x"] })).toEqual(['`notify.comand` is no key of the configuration did you mean "command"?']);
-    expect(messages({ webhook: { url: "https://x.test", header: {} } })).toEqual(['`notify.webhook.header` is no key of the configuration did you mean "headers"?']);
+    expect(
+      checkConfig({
+        notify: {
+          command: ["tell"],
+          on: ["approval"],
+          webhook: { url: "https://x.test/", headers: { A: { $secret: "k" } } },
+        },
+      }).faults,
+    ).toBeUndefined();
+    const messages = (notify: unknown) =>
+      checkConfig({ notify }).faults?.map(({ message, hint }) => `${message} ${hint ?? ""}`);
+    expect(messages({ comand: ["x"] })).toEqual([
+      '`notify.comand` is no key of the configuration did you mean "command"?',
+    ]);
+    expect(messages({ webhook: { url: "https://x.test", header: {} } })).toEqual([
+      '`notify.webhook.header` is no key of the configuration did you mean "headers"?',
+    ]);
     expect(messages({ command: ["x"], on: ["aproval"] })?.[0]).toContain('did you mean "approval"?');
   });
 });

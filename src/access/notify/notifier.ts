@@ -181,8 +181,18 @@ export class Notifier {
     } catch (error) {
       if (this.#stopping.signal.aborted) return false;
       const last = n >= RETRY_MS.length;
-      const why = time.signal.aborted ? "it did not end in time" : error instanceof Error ? error.message : String(error);
-      log(last ? "error" : "warn", "a wait could not be told of", { channel: channel.name, run_id: wait.run_id, wait_id: wait.wait_id, attempt: n + 1, why });
+      const why = time.signal.aborted
+        ? "it did not end in time"
+        : error instanceof Error
+          ? error.message
+          : String(error);
+      log(last ? "error" : "warn", "a wait could not be told of", {
+        channel: channel.name,
+        run_id: wait.run_id,
+        wait_id: wait.wait_id,
+        attempt: n + 1,
+        why,
+      });
       return false;
     } finally {
       timer.cancel();

@@ -4,7 +4,15 @@ import { HoldfastError } from "../../domain/errors.ts";
 import type { WaitType } from "../../domain/run.ts";
 
 /** What a person has to end, by itself (the rest ends by time, by another run, or by whoever made it). */
-export const PERSON_WAITS: readonly WaitType[] = ["tool_approval", "approval", "input", "repair", "tool_running", "budget", "recovery"];
+export const PERSON_WAITS: readonly WaitType[] = [
+  "tool_approval",
+  "approval",
+  "input",
+  "repair",
+  "tool_running",
+  "budget",
+  "recovery",
+];
 const WAIT_TYPES: readonly WaitType[] = [...PERSON_WAITS, "timer", "paused", "child"];
 const KEYS = ["command", "webhook", "on", "timeout_ms"];
 const DEFAULT_TIMEOUT_MS = 10_000;
@@ -23,13 +31,16 @@ export interface NotifyOptions {
 
 /** @throws HoldfastError `usage` */
 export function readNotify(given: ConfigNotify): NotifyOptions {
-  for (const key of Object.keys(given)) if (!KEYS.includes(key)) refuse(key, "there is no such key", `use ${KEYS.join(", ")}`);
+  for (const key of Object.keys(given))
+    if (!KEYS.includes(key)) refuse(key, "there is no such key", `use ${KEYS.join(", ")}`);
   const { command, webhook, on, timeout_ms = DEFAULT_TIMEOUT_MS } = given;
-  if (command === undefined && webhook === undefined) refuse("", "it has neither command nor webhook", "give one of them, or both");
+  if (command === undefined && webhook === undefined)
+    refuse("", "it has neither command nor webhook", "give one of them, or both");
   if (!Number.isSafeInteger(timeout_ms) || timeout_ms < 1 || timeout_ms > MAX_TIMEOUT_MS)
     refuse("timeout_ms", "it is no whole number of milliseconds", `give 1 to ${MAX_TIMEOUT_MS}`);
   const unknown = on?.find((type) => !WAIT_TYPES.includes(type));
-  if (unknown !== undefined) refuse("on", `${JSON.stringify(unknown)} is no type of wait`, `use ${WAIT_TYPES.join(", ")}`);
+  if (unknown !== undefined)
+    refuse("on", `${JSON.stringify(unknown)} is no type of wait`, `use ${WAIT_TYPES.join(", ")}`);
   return {
     ...(command === undefined ? {} : { command: readCommand(command) }),
     ...(webhook === undefined ? {} : { webhook: readWebhook(webhook) }),
@@ -39,8 +50,18 @@ export function readNotify(given: ConfigNotify): NotifyOptions {
 }
 
 function readCommand(command: readonly string[]): readonly string[] {
-  const fits = Array.isArray(command) && command.length >= 1 && command.length <= MAX_WORDS && command.every(isText) && command[0] !== "";
-  if (!fits) refuse("command", "it is no list of words", `give the program and its arguments, at most ${MAX_WORDS}, as ["./tell.sh", "ops"]`);
+  const fits =
+    Array.isArray(command) &&
+    command.length >= 1 &&
+    command.length <= MAX_WORDS &&
+    command.every(isText) &&
+    command[0] !== "";
+  if (!fits)
+    refuse(
+      "command",
+      "it is no list of words",
+      `give the program and its arguments, at most ${MAX_WORDS}, as ["./tell.sh", "ops"]`,
+    );
   return command;
 }
 
@@ -49,12 +70,17 @@ function readWebhook(webhook: NonNullable<ConfigNotify["webhook"]>): NonNullable
   if (extra !== undefined) refuse(`webhook.${extra}`, "there is no such key", "use url, headers");
   const headers = Object.entries(webhook.headers ?? {});
   const url = typeof webhook.url === "string" && URL.canParse(webhook.url) ? new URL(webhook.url) : undefined;
-  if (url?.protocol !== "https:" && url?.protocol !== "http:") refuse("webhook.url", "it is no http or https address", "correct it");
-  if (url.username !== "" || url.password !== "") refuse("webhook.url", "it holds a user name or password", "send them in headers, as secrets");
+  if (url?.protocol !== "https:" && url?.protocol !== "http:")
+    refuse("webhook.url", "it is no http or https address", "correct it");
+  if (url.username !== "" || url.password !== "")
+    refuse("webhook.url", "it holds a user name or password", "send them in headers, as secrets");
   // What headers hold is mostly a key, and plain text would show it to everybody on the way.
-  if (url.protocol === "http:" && headers.length > 0 && !isLoopback(url.hostname)) refuse("webhook.url", "its headers would be sent unencrypted", "use https");
+  if (url.protocol === "http:" && headers.length > 0 && !isLoopback(url.hostname))
+    refuse("webhook.url", "its headers would be sent unencrypted", "use https");
   for (const [name, value] of headers) {
-    const known = isText(value) || (typeof value === "object" && value !== null && Object.keys(value).join() === "$secret" && isText(value.$secret));
+    const known =
+      isText(value) ||
+      (typeof value === "object" && value !== null && Object.keys(value).join() === "$secret" && isText(value.$secret));
     if (!/^[A-Za-z0-9-]{1,128}$/.test(name) || !known || (typeof value === "string" && /[\r\n]/.test(value)))
       refuse(`webhook.headers.${name.slice(0, 64)}`, "it is no header", 'give a text, or {"$secret": "name"}');
   }

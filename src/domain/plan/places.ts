@@ -13,7 +13,8 @@ export function leafPaths(plan: Plan): ReadonlyMap<string, string> {
         return void paths.set(node.step, path);
       case "sequence":
       case "parallel":
-        return node.nodes.forEach((child, i) => visit(child, childPath(path, i)));
+        for (const [i, child] of node.nodes.entries()) visit(child, childPath(path, i));
+        return;
       case "choice":
         visit(node.then_branch, childPath(path, "then"));
         return visit(node.else_branch, childPath(path, "else"));

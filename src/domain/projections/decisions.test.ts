@@ -65,12 +65,12 @@ describe("RP-72 flags and operations are one decision", () => {
     for (const run of [RUNS.succeeded, RUNS.failed]) expect(refusal(decideCancel(viewOf(run))).code).toBe("terminal");
   });
 
-  test("RP-64 restart: terminal for ended runs, not possible for the others, root only", () => {
+  test("RP-64 restart: terminal for ended runs, preflight for the others, root only", () => {
     expect(refusal(decideRestart(viewOf(RUNS.cancelled))).code).toBe("terminal");
-    expect(refusal(decideRestart(viewOf(RUNS.paused))).code).toBe("not_possible");
+    expect(refusal(decideRestart(viewOf(RUNS.paused))).code).toBe("preflight");
     const child = fold(suspended(STARTED, { type: "recovery" }), CHILD);
     const { code, reason } = refusal(decideRestart(viewOf(child, RUNS.recovery)));
-    expect(code).toBe("not_possible");
+    expect(code).toBe("preflight");
     expect(reason).toContain(RUN_ID);
   });
 });
@@ -122,7 +122,7 @@ describe("resume", () => {
     const root = RUNS.recovery;
     for (const decide of [decideResume, decideRestart]) {
       const { code, reason } = refusal(decide(viewOf(root, child)));
-      expect(code).toBe("not_possible");
+      expect(code).toBe(decide === decideRestart ? "preflight" : "not_possible");
       expect(reason).toContain(`pay of the run ${CHILD_ID}`);
     }
     expect(refusal(decideResume(viewOf(RUNS.repair))).reason).toContain("inspect");

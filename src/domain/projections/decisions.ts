@@ -112,8 +112,16 @@ export function decideResume(view: RunView): Allowance {
   return refuse("not_possible", act, `it waits for ${waitPhrase(wait)}`, wayOut(wait));
 }
 
-/** RP-64: only a root that recovery has suspended; R-17: not while a mutation waits for repair. */
+/**
+ * RP-64: only a root that recovery has suspended; R-17: not while a mutation waits for repair. What has ended is
+ * `terminal`; whatever else cannot be restarted is refused in preflight.
+ */
 export function decideRestart(view: RunView): Allowance {
+  const answer = restartable(view);
+  return answer.ok || answer.code === "terminal" ? answer : { ...answer, code: "preflight" };
+}
+
+function restartable(view: RunView): Allowance {
   const act = "restart the run";
   const { state } = view;
   const no = ended(view, act) ?? notRoot(view, act) ?? openRepair(view, act);

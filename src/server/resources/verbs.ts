@@ -184,7 +184,7 @@ export const verbRoutes: readonly Route[] = [
       bodyOptional: true,
       keyed: "store",
       responses: { 202: { description: "The new run", schema: PublicRun } },
-      errors: ["terminal", "not_possible", "preflight", "idempotency_key_reused"],
+      errors: ["terminal", "preflight", "idempotency_key_reused"],
     },
     async (asked) => {
       const {

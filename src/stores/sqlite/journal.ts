@@ -7,6 +7,7 @@ import type { RunHeader } from "../../domain/run.ts";
 import type { CommitResult, RunCommit, Segment, SnapshotBlob, TreeCommit } from "../../ports/index.ts";
 import type { Landed } from "./connection.ts";
 import { bindHash, bindText, type Db, readHash, readText } from "./driver.ts";
+import { freeLeases } from "./resource-leases.ts";
 import { FIRST_TERMINAL, POS_STRIDE, STATUS_NUMBERS } from "./schema.ts";
 import { findTree, insertTree, updateTree } from "./trees.ts";
 import { replaceWaits } from "./waits.ts";
@@ -97,6 +98,7 @@ function commitTree(db: Db, commit: TreeCommit, nowMs: number): void {
   }
   if (commit.bundle !== undefined) insertOnce(db, "bundles", "hash", commit.bundle.hash, commit.bundle.bytes);
   for (const { sha256, bytes } of commit.artifacts) insertOnce(db, "artifacts", "sha256", sha256, bytes);
+  if (tree !== undefined && commit.leases_freed !== undefined) freeLeases(db, tree.n, commit.leases_freed);
   for (const id of commit.signals_done) db.run("DELETE FROM signals WHERE signal_id = ?", bindText(id));
   // Last, because what a given-up tree waits for depends on its runs and signals.
   if (tree !== undefined && commit.tree !== undefined) updateTree(db, tree, commit.tree, nowMs);

@@ -22,6 +22,7 @@
  *   bundles, artifacts   bytes by hash, written once.
  *   waits      the open waits of runs; `doc` is the wait as JSON.
  *   signals    what others ask of a tree's holder (R-1), in order of arrival.
+ *   resource_leases  what open attempts have claimed of their workspace (GD-53), by dispatch id.
  *   starts     idempotency keys, per session.
  *
  * Hashes are 32 bytes. Times are integer milliseconds. JSON is text (it never holds a NUL, which is escaped in
@@ -153,7 +154,18 @@ CREATE INDEX signals_root ON signals (root);
 -- Nobody is left to hear them; who asked sees that the run has ended.
 CREATE TRIGGER tree_ended AFTER UPDATE OF ended ON trees WHEN new.ended = 1 BEGIN
   DELETE FROM signals WHERE root = new.n;
+  DELETE FROM resource_leases WHERE root = new.n;
 END;
+
+CREATE TABLE resource_leases (
+  workspace TEXT NOT NULL,
+  resource TEXT NOT NULL,
+  dispatch_id TEXT NOT NULL,
+  root INTEGER NOT NULL,
+  writes INTEGER NOT NULL,
+  PRIMARY KEY (workspace, resource, dispatch_id)
+) WITHOUT ROWID;
+CREATE INDEX resource_leases_tree ON resource_leases (root, dispatch_id);
 
 CREATE TABLE starts (
   s INTEGER NOT NULL,

@@ -4,6 +4,7 @@ import type { Wait } from "../../domain/run.ts";
 import type {
   Claim,
   CommitResult,
+  ResourceClaim,
   RunQuery,
   RunRecord,
   RunStore,
@@ -23,6 +24,7 @@ import { Connection, MEMORY } from "./connection.ts";
 import { bindHash, type Db, type OpenDatabase, openDatabase } from "./driver.ts";
 import { HostLocks } from "./host-lock.ts";
 import { assertGroup, commitGroup, getKeyedStart, getSnapshot, groupLanded, readSegments } from "./journal.ts";
+import { acquireLeases, mayAcquire } from "./resource-leases.ts";
 import { getRun, listRuns, treeRuns } from "./runs.ts";
 import { SCHEMA_VERSION } from "./schema.ts";
 import { createSession, getSession, listSessions, openRuns, updateSession } from "./sessions.ts";
@@ -199,6 +201,17 @@ export class SqliteStore implements RunStore, SessionStore {
     return this.#connection.read("look for the next wake-up", nextWakeMs);
   }
 
+  async acquireLeases(
+    rootRunId: string,
+    fence: number,
+    dispatchId: string,
+    claims: readonly ResourceClaim[],
+  ): Promise<boolean> {
+    const act = "claim resources";
+    if (!(await this.#connection.read(act, (db) => mayAcquire(db, rootRunId, fence, dispatchId, claims)))) return false;
+    return this.#connection.write(act, (db) => acquireLeases(db, rootRunId, fence, dispatchId, claims));
+  }
+
   async putSignal(signal: Signal, raisesControl: boolean): Promise<{ control_version: number }> {
     const act = `store a ${signal.kind} signal`;
     const stored = await this.#connection.write(
@@ -269,6 +282,7 @@ export class SqliteStore implements RunStore, SessionStore {
 /** Whether another process may be waiting for it: a tree to claim, or the end of one. */
 function concernsOthers(commit: TreeCommit): boolean {
   const unclaimed = commit.create !== undefined && commit.create.claim === undefined;
+  if (commit.leases_freed !== undefined) return true;
   // An ended tree wants nobody; who follows it from elsewhere sees it by `data_version`.
   return unclaimed || (commit.tree?.release === true && commit.tree.ended !== true);
 }

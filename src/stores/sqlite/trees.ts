@@ -78,7 +78,11 @@ export function updateTree(db: Db, tree: TreeRow, update: TreeUpdate, nowMs: num
   const ledger = update.ledger === undefined ? null : JSON.stringify(update.ledger);
   const values = [ended ? null : wake, update.recoveries ?? tree.recoveries, ledger] as const;
   if (!ended && update.release !== true) {
-    db.run("UPDATE trees SET wake_at_ms = ?, recoveries = ?, ledger = coalesce(?, ledger) WHERE n = ?", ...values, tree.n);
+    db.run(
+      "UPDATE trees SET wake_at_ms = ?, recoveries = ?, ledger = coalesce(?, ledger) WHERE n = ?",
+      ...values,
+      tree.n,
+    );
     return;
   }
   const due = ended ? null : dueAt(db, tree.n, tree.wake_at_ms, update, nowMs);
@@ -123,6 +127,8 @@ export interface Claimer {
   readonly graceMs: number;
 }
 
+const LEASES = "SELECT DISTINCT dispatch_id FROM resource_leases WHERE root = ?";
+
 /** Claims the tree if it may be: to be called in a write transaction. `isDead` answers from what is known. */
 export function claimTree(
   db: Db,
@@ -137,6 +143,7 @@ export function claimTree(
   const mine = previous === by.owner;
   const late = (tree.lease_expires_at_ms ?? 0) + by.graceMs <= nowMs;
   if (previous !== undefined && !mine && !late && !isDead(previous)) return undefined;
+  const leases = db.all<{ dispatch_id: string | Uint8Array }>(LEASES, tree.n).map((row) => readText(row.dispatch_id));
   const claim: Claim = {
     root_run_id: rootRunId,
     fence: tree.fence + 1,
@@ -145,6 +152,7 @@ export function claimTree(
     // R-5: counted here, because an owner that dies before its first commit must be counted too.
     recoveries: tree.recoveries + (previous === undefined || mine ? 0 : 1),
     taken_over: previous !== undefined,
+    ...(leases.length === 0 ? {} : { leases }),
   };
   db.run(
     "UPDATE trees SET owner = ?, fence = ?, lease_expires_at_ms = ?, recoveries = ? WHERE n = ?",

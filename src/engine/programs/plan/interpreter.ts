@@ -46,7 +46,7 @@ function instanceId(step: string, scope: Scope): string {
   return scope.parent === undefined ? step : `${step}@${scope.name}`;
 }
 
-function valueOf<T>(resolved: Resolved<T>): T {
+function valueOrThrow<T>(resolved: Resolved<T>): T {
   if (resolved.ok) return resolved.value;
   throw new StepFailure(resolved.failure);
 }
@@ -129,7 +129,7 @@ class PlanRun {
   /** Templates are resolved before anything is reserved: their failure leaves no step state (RP-29). */
   #request(step: Step, instance: string, scope: Scope, ctx: ProgramContext): () => Promise<Json> {
     const view = this.#view(scope);
-    const resolve = (template: Json): Json => valueOf(resolveTemplate(template, view));
+    const resolve = (template: Json): Json => valueOrThrow(resolveTemplate(template, view));
     switch (step.type) {
       case "tool": {
         const input = resolve(step.args);
@@ -244,7 +244,7 @@ class PlanRun {
     scope: Scope,
     ctx: ProgramContext,
   ): Promise<Json> {
-    const chosen = valueOf(resolveCondition(node.condition, this.#view(scope)));
+    const chosen = valueOrThrow(resolveCondition(node.condition, this.#view(scope)));
     this.#skip(chosen ? node.else_branch : node.then_branch, scope, "conditional branch not selected", ctx);
     return this.#node(
       chosen ? node.then_branch : node.else_branch,
@@ -256,7 +256,7 @@ class PlanRun {
 
   /** RP-34, RP-35: all items settle; none cancels another. */
   async #map(node: Extract<Plan, { type: "map" }>, path: string, scope: Scope, ctx: ProgramContext): Promise<Json> {
-    const source = valueOf(resolveReference(node.source, this.#view(scope)));
+    const source = valueOrThrow(resolveReference(node.source, this.#view(scope)));
     if (!Array.isArray(source))
       throw new StepFailure(failure("invalid_input", "Cannot map: the source is not an array"));
     await ctx.admit(this.#key("map", path, scope), source.length, leafBound(node.body));

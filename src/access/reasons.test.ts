@@ -114,7 +114,7 @@ async function world() {
     });
     return holdfast;
   };
-  return { open, release: () => release() };
+  return { open };
 }
 
 /** The causes once those that are looked for are all there. */
@@ -182,18 +182,6 @@ describe("a run that is running", () => {
         ends_by: ["raise_budget"],
       });
     }
-  });
-
-  test("lost its process: nobody has to wait for the lease", async () => {
-    const { open, release } = await world();
-    const here = await open();
-    const { run_id } = await here.start({ workflow: "hold" });
-    await causesOf(here, run_id, ["running", "concurrency"]);
-    const there = await open();
-    release();
-    await here.close();
-    const why = await there.runs.why(run_id);
-    expect(["lease", "ended"]).toContain(why.causes[0]?.cause);
   });
 });
 

@@ -2,7 +2,7 @@
 import { HoldfastError } from "../domain/errors.ts";
 import type { RunEvent } from "../domain/events.ts";
 import type { Json } from "../domain/json.ts";
-import { type Bundle, checkCeilings, readBudgetRequest } from "../domain/plan/index.ts";
+import { type Bundle, checkCeilings, definitionKey, readBudgetRequest } from "../domain/plan/index.ts";
 import {
   type Allowance as Decided,
   decideCancel,
@@ -23,11 +23,12 @@ import { BUDGET_FIELDS, type Budgets, isTerminal } from "../domain/run.ts";
 import type { RunState } from "../domain/state.ts";
 import { exportLines, exportSnapshot, importJournal, loadHeader, readJournal } from "../engine/index.ts";
 import type { RunRecord } from "../ports/index.ts";
-import type { ListQuery, OperatorEvent, PublicEvent, PublicRun, Run, RunHandle, RunsApi, Verb } from "./api.ts";
+import type { ListQuery, PublicRun, Run, RunHandle, RunsApi, Verb } from "./api.ts";
 import { attemptsPage } from "./attempts.ts";
 import { type AccessContext, ceilingsFor, needEngine, needStore, sessionOf } from "./context.ts";
 import { readCursor, writeCursor } from "./cursors.ts";
-import { driveRun, followEvents } from "./driving.ts";
+import { driveRun } from "./driving.ts";
+import { followed, followedPublic, operatorEvents, pageOf } from "./events.ts";
 import { examineRun } from "./examining.ts";
 import { findRun } from "./finding.ts";
 import { artifactOf, journalLines, stepsPage } from "./history.ts";
@@ -36,8 +37,6 @@ import { whyRun } from "./reasons.ts";
 import { shownWait } from "./shown-wait.ts";
 import { create, rootOf, type Started, tightened } from "./starting.ts";
 import { loadState, readEvents, recordOf, viewOf } from "./views.ts";
-
-const MAX_EVENTS = 1_000;
 
 /** Who makes a new run from an old one. */
 type Starter = { readonly started_by?: string };
@@ -61,7 +60,7 @@ async function shown(
   view: RunView,
 ): Promise<Parameters<typeof operatorRun>> {
   const bundle = await bundleOf(context, record);
-  const definition = bundle.definitions[`${record.workflow_id}@${record.workflow_revision}`] ?? rootOf(bundle);
+  const definition = bundle.definitions[definitionKey(record.workflow_id, record.workflow_revision)] ?? rootOf(bundle);
   return [view, definition, record.usage];
 }
 
@@ -96,24 +95,6 @@ async function listRuns(context: AccessContext, query: ListQuery = {}): Promise<
     runs: records.map(runSummary),
     ...(more ? { next_cursor: writeCursor({ ms: last.created_at_ms, id: last.run_id }) } : {}),
   };
-}
-
-async function pageOf(
-  context: AccessContext,
-  runId: string,
-  query: { since?: number; limit?: number },
-  session?: string,
-): Promise<RunEvent[]> {
-  const { record } = await recordOf(context, runId, session);
-  const { since = 0, limit = MAX_EVENTS } = query;
-  if (!Number.isSafeInteger(since) || since < 0)
-    throw new HoldfastError("usage", "Cannot read events: `since` is not a sequence; give a whole number from 0");
-  const events: RunEvent[] = [];
-  for await (const event of readEvents(needStore(context), record.run_id, since)) {
-    if (events.length >= Math.min(limit, MAX_EVENTS)) break;
-    events.push(event);
-  }
-  return events;
 }
 
 async function stepOf(
@@ -407,39 +388,8 @@ function hasChildren(state: RunState): boolean {
 async function resultOf(context: AccessContext, state: RunState): Promise<Run> {
   const { header } = state;
   const bundle = await needEngine(context).bundleOf(header.bundle_hash);
-  const definition = bundle.definitions[`${header.workflow_id}@${header.workflow_revision}`] ?? rootOf(bundle);
+  const definition = bundle.definitions[definitionKey(header.workflow_id, header.workflow_revision)] ?? rootOf(bundle);
   return operatorRun({ state, root: state, tree: [state], now_ms: context.clock.now() }, definition, state.usage);
-}
-
-async function* operatorEvents(
-  context: AccessContext,
-  runId: string,
-  since: number,
-  signal: AbortSignal | undefined,
-): AsyncGenerator<OperatorEvent> {
-  for await (const event of followEvents(context, runId, since, signal)) yield operatorEvent(runId, event);
-}
-
-async function* followed(
-  context: AccessContext,
-  runId: string,
-  since: number,
-  signal: AbortSignal | undefined,
-  session: string | undefined,
-): AsyncGenerator<OperatorEvent> {
-  await recordOf(context, runId, session);
-  yield* operatorEvents(context, runId, since, signal);
-}
-
-async function* followedPublic(
-  context: AccessContext,
-  runId: string,
-  since: number,
-  signal: AbortSignal | undefined,
-  session: string | undefined,
-): AsyncGenerator<PublicEvent> {
-  await recordOf(context, runId, session);
-  for await (const event of followEvents(context, runId, since, signal)) yield publicEvent(runId, event);
 }
 
 async function exportRun(

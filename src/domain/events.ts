@@ -66,6 +66,8 @@ export interface StepStarted {
   /** Resolved input, secret handles still handles. */
   readonly input?: Json;
   readonly tool?: string;
+  /** What the tool's owner planned for it (GD-13); only where the owner plans. */
+  readonly intent?: Json;
   /** How often recovery has sent this attempt again. */
   readonly redispatch?: number;
   /** The wait whose grant this dispatch consumes. */

@@ -1,4 +1,5 @@
 /** The words of a run: statuses, failures, usage, budgets, waits (DESIGN §2, RP §2). */
+import type { RetryKind } from "./backoff.ts";
 import type { Json } from "./json.ts";
 
 export type RunStatus = "queued" | "running" | "suspended" | "succeeded" | "failed" | "cancelled";
@@ -42,6 +43,8 @@ export interface Failure {
   readonly code: FailureCode;
   readonly message: string;
   readonly retryable: boolean;
+  /** What a step's own retry policy goes by (GD-59); only failures of steps that have one carry it. */
+  readonly kind?: RetryKind;
 }
 
 export function failure(code: FailureCode, message: string, retryable = false): Failure {

@@ -41,6 +41,9 @@ export interface StepState {
   readonly started_at_ms?: number;
   readonly redispatch: number;
   readonly receipt?: Json;
+  /** What its owner planned, and whether the hand-over to it had begun (GD-13). Only while the step is open. */
+  readonly intent?: Json;
+  readonly handed_off?: true;
   readonly child_run_id?: string;
   /** While suspended by recovery or pause: what the step was doing, and goes back to with `run_started`. */
   readonly was?: "queued" | "running";
@@ -177,7 +180,7 @@ function fold(run: RunState, event: RunEvent): RunState {
     case "decision":
       return running(run, event);
     case "handed_off":
-      return putStep(run, openStep(run, event.step_id, event.type));
+      return putStep(run, { ...openStep(run, event.step_id, event.type), handed_off: true });
     case "receipt":
       return putStep(run, { ...openStep(run, event.step_id, event.type), receipt: event.receipt });
     case "wait_opened":
@@ -375,6 +378,9 @@ function startStep(run: RunState, event: Of<"step_started">): RunState {
   if (tool !== undefined) started.tool = tool;
   if (input !== undefined) started.input = input;
   if (step.receipt !== undefined) started.receipt = step.receipt;
+  const planned = event.intent ?? step.intent;
+  if (planned !== undefined) started.intent = planned;
+  if (step.handed_off !== undefined) started.handed_off = step.handed_off;
   if (step.child_run_id !== undefined) started.child_run_id = step.child_run_id;
   return closeWaits(putStep(run, started), (wait) => wait.step_id === step.id);
 }
@@ -448,7 +454,7 @@ function repair(run: RunState, event: Of<"repaired">): RunState {
   const closed = closeWaits(run, (wait) => wait.wait_id === event.wait_id);
   if (event.resolution !== "retry") return closed;
   // The attempt is given up; the next one is a new number and so a new dispatch_id.
-  const { receipt: _, was: __, ...open } = step;
+  const { receipt: _, was: __, intent: ___, handed_off: ____, ...open } = step;
   return putStep(closed, { ...open, status: "suspended", was: "queued", redispatch: 0 });
 }
 
@@ -481,25 +487,4 @@ function closeWaits(run: RunState, which: (wait: Wait) => boolean): RunState {
 
 export function isTerminalEvent(type: EventBody["type"]): boolean {
   return TERMINAL_EVENT_TYPES.includes(type);
-}
-
-/** JSON form of a state without its header: the snapshot, a cache that can be dropped at any time. */
-export function encodeState(run: RunState): Json {
-  const { header: _, steps, reservations, ...rest } = run;
-  return JSON.parse(
-    JSON.stringify({ ...rest, steps: [...steps.values()], reservations: [...reservations.entries()] }),
-  ) as Json;
-}
-
-export function decodeState(header: RunHeader, snapshot: Json): RunState {
-  const { steps, reservations, ...rest } = snapshot as unknown as Omit<
-    RunState,
-    "header" | "steps" | "reservations"
-  > & { steps: StepState[]; reservations: [string, Reservation][] };
-  return {
-    ...rest,
-    header,
-    steps: PersistentMap(steps.map((step) => [step.id, step])),
-    reservations: PersistentMap(reservations),
-  };
 }

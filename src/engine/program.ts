@@ -3,8 +3,10 @@
  * policy or models, and must be deterministic in what they ask: the same recorded outcomes in the same order make
  * them ask the same again (R-2).
  */
+import type { RetryPolicy } from "../domain/backoff.ts";
 import type { Json, JsonObject } from "../domain/json.ts";
 import type { Failure } from "../domain/run.ts";
+import type { ResourceClaim } from "../ports/index.ts";
 
 export interface ToolSpec {
   readonly kind: "tool";
@@ -12,6 +14,10 @@ export interface ToolSpec {
   readonly capabilities: readonly string[];
   readonly output_schema?: JsonObject;
   readonly timeout_ms?: number;
+  /** What it needs of the workspace for itself while it runs, across all runs there (GD-53). */
+  readonly resources?: readonly ResourceClaim[];
+  /** Failed attempts that are made again by themselves (GD-59). */
+  readonly retry?: RetryPolicy;
 }
 
 export interface AgentSpec {

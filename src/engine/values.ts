@@ -31,7 +31,7 @@ export interface Artifact {
 }
 
 /** Fields of events, and of the waits inside them, that may hold a value of any size. */
-const VALUE_FIELDS = ["output", "input", "value", "receipt", "result"] as const;
+const VALUE_FIELDS = ["output", "input", "value", "receipt", "result", "intent"] as const;
 const WAIT_FIELDS = ["details", "input", "schema"] as const;
 
 function toArtifact(value: Json): Artifact {

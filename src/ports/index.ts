@@ -28,4 +28,4 @@ export type {
 export { needsControl } from "./run-store.ts";
 export type { SecretAnswer, SecretPort } from "./secret-port.ts";
 export type { Posture, SessionPatch, SessionRecord, SessionStore } from "./session-store.ts";
-export type { OwnerAnswer, ToolCall, ToolDescriptor, ToolOutcome, ToolPort } from "./tool-port.ts";
+export type { OwnerAnswer, OwnerPlan, ToolCall, ToolDescriptor, ToolOutcome, ToolPort } from "./tool-port.ts";

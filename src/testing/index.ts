@@ -4,7 +4,6 @@
  */
 export { type ProcessClock, SimulatedClock, type SimulatedClockOptions, simulatedClock } from "./clock.ts";
 export {
-  attempt,
   type CrashFailure,
   type CrashOptions,
   type CrashReport,

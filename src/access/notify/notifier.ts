@@ -16,7 +16,7 @@ const MAX_QUEUE = 10_000;
 /** Waits remembered as told; the oldest are forgotten, and then told again only if a sweep still finds them open. */
 const MAX_TOLD = 100_000;
 /** Delays before another try. */
-const RETRY_MS: readonly number[] = [1_000, 5_000];
+const RETRY_MS: readonly number[] = [500, 3_000];
 /** Recovery mostly ends by itself at once: only what is left after this is for a person. */
 const RECOVERY_MS = 2_000;
 /** How often waits that other processes opened are looked for, and how old they are then at least. */

@@ -65,7 +65,6 @@ export interface WaitStep extends StepBase {
 }
 
 export type Step = ToolStep | AgentStep | WorkflowStep | ApprovalStep | InputStep | WaitStep;
-export type StepType = Step["type"];
 
 export type ValueRef =
   | { readonly from: "args"; readonly pointer?: string }

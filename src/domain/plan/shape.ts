@@ -288,10 +288,6 @@ export const TEST_SHAPE: Shape = {
   predicate: { type: { is: "predicate" }, required: true, description: "The test: an operation and what it compares." },
 };
 
-export type StepTypeName = keyof typeof STEP_SHAPES;
-export type PlanTypeName = keyof typeof PLAN_SHAPES;
-export type ReferenceTypeName = keyof typeof REFERENCE_SHAPES;
-
 /** Ids that get a typed tool; others are legal, with a warning. */
 export const TYPED_ID = /^[a-z][a-z0-9]*([_-][a-z0-9]+)*$/;
 export const TYPED_ID_LENGTH = 54;

@@ -13,7 +13,8 @@ import type { RunEvent } from "../events.ts";
 import { childRunId, dispatchId } from "../journal.ts";
 import { canonicalJson, hashJson, type Json } from "../json.ts";
 import type { RunStatus, Wait, WaitType } from "../run.ts";
-import { encodeState, evolve, initialState, openSteps, type RunState, suspensionOf } from "../state.ts";
+import { encodeState } from "../snapshot.ts";
+import { evolve, initialState, openSteps, type RunState, suspensionOf } from "../state.ts";
 import type { Finding, FindingCode } from "./types.ts";
 
 interface Asked {
@@ -267,7 +268,7 @@ function wrongSnapshot(state: RunState, { snapshot }: DerivedRows): Finding[] {
 function orphans(state: RunState, { held }: DerivedRows): Finding[] {
   if (held || state.status !== "running") return [];
   const { run_id } = state.header;
-  const guidance = `Nobody hears of its end: take the run over with: holdfast resume ${run_id}, or start a worker process. What may be repeated is sent again; a mutation that cannot be looked up becomes a repair.`;
+  const guidance = `Nobody hears of its end: take the run over with: holdfast resume ${run_id}, or start a worker process; what may be repeated is sent again, a mutation that cannot be looked up becomes a repair.`;
   const open = openSteps(state, ["running"]).filter((step) => step.child_run_id === undefined);
   if (open.length === 0)
     return [finding(state, "orphaned_attempt", "The run is running and no process drives it.", guidance)];

@@ -15,7 +15,7 @@ import type { TreeExecutor } from "../tree/executor.ts";
 import { approvalWait, suspendStep } from "../tree/waiting.ts";
 import { isDropped, type Job } from "../work.ts";
 import { intent } from "./index.ts";
-import { checkOutput } from "./tool.ts";
+import { checkOutput } from "./output.ts";
 
 /** One try at a fitting output, under the grant that allowed the step, if it needed one. */
 interface Round {

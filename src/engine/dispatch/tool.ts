@@ -1,14 +1,7 @@
-/** Tool steps: authorise, write the intent, hand over, judge the answer (DESIGN §6, R-8 … R-13). */
+/** Tool steps: write the intent, hand over, judge the answer (DESIGN §6, R-8 … R-13). */
 import { dispatchId, toolCallId } from "../../domain/journal.ts";
-import { type Json, JsonError, normalizeJson } from "../../domain/json.ts";
-import {
-  compileSchema,
-  containsSecret,
-  declaredSecrets,
-  findCredential,
-  secretHandles,
-  substituteSecrets,
-} from "../../domain/plan/index.ts";
+import { type Json, normalizeJson } from "../../domain/json.ts";
+import { secretHandles } from "../../domain/plan/index.ts";
 import { type Failure, failure, type SideEffect } from "../../domain/run.ts";
 import type { StepState } from "../../domain/state.ts";
 import type { OwnerAnswer, Posture, ToolDescriptor, ToolOutcome } from "../../ports/index.ts";
@@ -18,7 +11,9 @@ import type { TreeExecutor } from "../tree/executor.ts";
 import { approvalWait, repairWait, suspendStep } from "../tree/waiting.ts";
 import { clip } from "../values.ts";
 import { isDropped, type Job } from "../work.ts";
+import { authorise, currentPosture, resolveSecrets } from "./authority.ts";
 import { intent } from "./index.ts";
+import { checkOutput } from "./output.ts";
 
 type Answer = ToolOutcome | { readonly type: "threw"; readonly error: unknown } | { readonly type: "timed_out" };
 
@@ -47,7 +42,7 @@ export class ToolDispatch {
     if (tool === undefined)
       return this.#refuse(job, spec, "mutating", failure("unknown_reference", `there is no tool "${spec.tool}"`));
     // Read-only work runs under every posture, so only work that a posture can forbid asks the store each time.
-    const posture = tool.side_effect === "read_only" ? tree.posture : await this.#posture();
+    const posture = tool.side_effect === "read_only" ? tree.posture : await currentPosture(this.#tree);
     if (posture === undefined)
       return this.#refuse(
         job,
@@ -55,12 +50,14 @@ export class ToolDispatch {
         tool.side_effect,
         failure("execution_failed", "the session's permissions could not be read", true),
       );
-    const answer = this.#authorise(spec, tool, posture);
+    const answer = authorise(this.#tree, spec, tool, posture);
     if (answer.type === "refuse") return this.#refuse(job, spec, tool.side_effect, answer.failure);
     if (answer.type === "ask" && grant === undefined) return this.#ask(job, spec, tool, answer.reason);
     const { input } = job.request;
     const secrets =
-      secretHandles(input).length > 0 ? await this.#resolveSecrets(job) : { ok: true as const, input, values: [] };
+      secretHandles(input).length > 0
+        ? await resolveSecrets(this.#tree, job)
+        : { ok: true as const, input, values: [] };
     if (!secrets.ok) return this.#refuse(job, spec, tool.side_effect, secrets.failure);
     if (isDropped(job)) return;
     const body = intent(tree, job, {
@@ -162,8 +159,8 @@ export class ToolDispatch {
 
   /** R-10: the same attempt under the same dispatch_id, uncharged. */
   async #sendAgain(job: Job, spec: ToolSpec, tool: ToolDescriptor, step: StepState): Promise<void> {
-    const posture = tool.side_effect === "read_only" ? this.#tree.posture : await this.#posture();
-    const answer = posture === undefined ? undefined : this.#authorise(spec, tool, posture);
+    const posture = tool.side_effect === "read_only" ? this.#tree.posture : await currentPosture(this.#tree);
+    const answer = posture === undefined ? undefined : authorise(this.#tree, spec, tool, posture);
     if (posture === undefined || answer?.type === "refuse")
       return this.#tree.fail(
         job,
@@ -171,7 +168,7 @@ export class ToolDispatch {
           ? answer.failure
           : failure("execution_failed", "the session's permissions could not be read", true),
       );
-    const secrets = await this.#resolveSecrets(job);
+    const secrets = await resolveSecrets(this.#tree, job);
     if (!secrets.ok) return this.#tree.fail(job, secrets.failure);
     if (isDropped(job)) return;
     const redispatch = step.redispatch + 1;
@@ -195,80 +192,6 @@ export class ToolDispatch {
       redispatch,
       approved: false,
     });
-  }
-
-  async #posture(): Promise<Posture | undefined> {
-    try {
-      const session = await this.#tree.ports.sessions.getSession(this.#tree.sessionId);
-      if (session === undefined) return undefined;
-      this.#tree.posture = session.posture;
-      return session.posture;
-    } catch {
-      return undefined;
-    }
-  }
-
-  #authorise(
-    spec: ToolSpec,
-    tool: ToolDescriptor,
-    posture: Posture,
-  ): { type: "allow" } | { type: "ask"; reason: string } | { type: "refuse"; failure: Failure } {
-    const trusted = this.#tree.services.trusted();
-    const answer = this.#tree.ports.policy.decide({
-      kind: "tool",
-      target: spec.tool,
-      declared: spec.capabilities,
-      capabilities: tool.capabilities,
-      side_effect: tool.side_effect,
-      trusted,
-      posture,
-    });
-    if (answer.decision === "allow") return { type: "allow" };
-    if (answer.decision === "ask") return { type: "ask", reason: answer.reason };
-    if (answer.cause === "plan_mode")
-      return {
-        type: "refuse",
-        failure: failure(
-          "execution_failed",
-          `"${spec.tool}" is blocked: the session is in Plan mode, which only reads`,
-        ),
-      };
-    return {
-      type: "refuse",
-      failure: failure(
-        trusted ? "permission_denied" : "untrusted_workspace",
-        `"${spec.tool}" is not allowed: ${answer.reason}`,
-      ),
-    };
-  }
-
-  /** Only handles that the author or the caller wrote are resolved: one that came in through a tool's output is not. */
-  async #resolveSecrets(
-    job: Job,
-  ): Promise<{ ok: true; input: Json; values: string[] } | { ok: false; failure: Failure }> {
-    const { input } = job.request;
-    const names = secretHandles(input);
-    if (names.length === 0) return { ok: true, input, values: [] };
-    const declared = declaredSecrets(job.run.definition, job.run.host.args);
-    const values = new Map<string, string>();
-    for (const name of names) {
-      if (!declared.has(name))
-        return {
-          ok: false,
-          failure: failure(
-            "permission_denied",
-            `the secret "${name}" is named neither by the definition nor by the arguments`,
-          ),
-        };
-      const answer = await this.#tree.ports.secrets.resolve(name);
-      if (!answer.ok)
-        return {
-          ok: false,
-          failure: failure("permission_denied", `the secret "${name}" cannot be used: ${answer.reason}`),
-        };
-      values.set(name, answer.value);
-    }
-    return { ok: true, input: substituteSecrets(input, values), values: [...values.values()] };
   }
 
   /** Refused before anything was sent: the step starts and fails in one append, so RP-46's sequence holds. */
@@ -452,35 +375,6 @@ export class ToolDispatch {
 
 function asked(spec: ToolSpec, tool: ToolDescriptor): Parameters<typeof approvalWait>[2] {
   return { name: spec.tool, side_effect: tool.side_effect, capabilities: [...tool.capabilities, ...spec.capabilities] };
-}
-
-/** Normal form, schema, credentials, echoed secrets: what does not pass is stored nowhere (RP-7, RP-29, RP-42). */
-export function checkOutput(
-  who: string,
-  value: unknown,
-  schema: Parameters<typeof compileSchema>[0] | undefined,
-  secrets: readonly string[],
-): { ok: true; output: Json } | { ok: false; failure: Failure } {
-  const bad = (message: string): { ok: false; failure: Failure } => ({
-    ok: false,
-    failure: failure("invalid_output", message),
-  });
-  let output: Json;
-  try {
-    output = normalizeJson(value);
-  } catch (error) {
-    if (!(error instanceof JsonError)) throw error;
-    return bad(`the output of "${who}" cannot be stored: ${error.message}`);
-  }
-  if (secrets.length > 0 && containsSecret(output, secrets))
-    return bad(`the output of "${who}" repeats a secret it was given`);
-  const leak = findCredential(output, "output");
-  if (leak !== undefined) return bad(`the output of "${who}" holds what looks like a credential at ${leak.path}`);
-  if (schema === undefined) return { ok: true, output };
-  const fits = compileSchema(schema).validate(output);
-  return fits.ok
-    ? { ok: true, output }
-    : bad(`the output of "${who}" does not fit its schema at ${fits.path || "/"}: ${fits.message}`);
 }
 
 /** RP-41; the tool's own text goes beside the failure, never into it. */

@@ -7,7 +7,7 @@ import type { Json, JsonObject } from "../../domain/json.ts";
 import { compileSchema, type Schema } from "../../domain/plan/index.ts";
 import { BUDGET_FIELDS, type Budgets, type Decision, failure, isTerminal, type Wait } from "../../domain/run.ts";
 import type { Signal } from "../../ports/index.ts";
-import { checkOutput } from "../dispatch/tool.ts";
+import { checkOutput } from "../dispatch/output.ts";
 import type { ActiveRun, Job } from "../work.ts";
 import type { TreeExecutor } from "./executor.ts";
 import { wake } from "./parents.ts";

@@ -47,41 +47,32 @@ function line(value: JsonObject): string {
   return `${canonicalJson(value)}\n`;
 }
 
+const HEADER_FIELDS = [
+  "run_id",
+  "root_run_id",
+  "parent_run_id",
+  "parent_step_id",
+  "session_id",
+  "kind",
+  "workflow_id",
+  "workflow_revision",
+  "bundle_hash",
+  "args",
+  "args_hash",
+  "budget",
+  "created_at_ms",
+  "depth",
+  "engine_version",
+  "durability",
+  "origin",
+  "started_by",
+  "made_from",
+] as const satisfies readonly (keyof RunHeader)[];
+
 /** The fields of a header, in their own right: a record carries its row beside them. */
 function headerOf(header: RunHeader): RunHeader {
-  const { run_id, root_run_id, parent_run_id, parent_step_id, session_id, kind, workflow_id, workflow_revision } =
-    header;
-  const {
-    bundle_hash,
-    args,
-    args_hash,
-    budget,
-    created_at_ms,
-    depth,
-    engine_version,
-    durability,
-    origin,
-    started_by,
-    made_from,
-  } = header;
-  return JSON.parse(
-    JSON.stringify({
-      ...{ run_id, root_run_id, parent_run_id, parent_step_id, session_id, kind, workflow_id, workflow_revision },
-      ...{
-        bundle_hash,
-        args,
-        args_hash,
-        budget,
-        created_at_ms,
-        depth,
-        engine_version,
-        durability,
-        origin,
-        started_by,
-        made_from,
-      },
-    }),
-  ) as RunHeader;
+  const fields = HEADER_FIELDS.flatMap((name) => (header[name] === undefined ? [] : [[name, header[name]]]));
+  return JSON.parse(JSON.stringify(Object.fromEntries(fields))) as RunHeader;
 }
 
 export interface Imported {

@@ -32,6 +32,8 @@ export interface EnginePorts {
 export interface EngineLimits {
   /** Longest wait for work that is told to stop, ms. */
   readonly stop_grace_ms: number;
+  /** Longest wait of a step for resources or its owner's room before its tree is let go of for a while (GD-27), ms. */
+  readonly admission_timeout_ms: number;
   /** Lease of a run tree, ms. */
   readonly lease_ms: number;
   readonly open_runs: number;
@@ -41,6 +43,7 @@ export interface EngineLimits {
 
 export const DEFAULT_LIMITS: EngineLimits = {
   stop_grace_ms: 5_000,
+  admission_timeout_ms: 30_000,
   lease_ms: 30_000,
   open_runs: 1_000_000,
   recoveries: 5,

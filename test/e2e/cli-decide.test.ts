@@ -85,7 +85,12 @@ interface RunDoc {
   readonly status: string;
   readonly output?: unknown;
   readonly failure?: { readonly code: string };
-  readonly waits: readonly { readonly wait_id: string; readonly type: string; readonly digest?: string; readonly started_by?: string }[];
+  readonly waits: readonly {
+    readonly wait_id: string;
+    readonly type: string;
+    readonly digest?: string;
+    readonly started_by?: string;
+  }[];
 }
 
 const places: Place[] = [];
@@ -95,7 +100,8 @@ async function shop(): Promise<Place> {
   const place = new Place();
   places.push(place);
   place.write("holdfast.config.ts", CONFIG);
-  for (const [id, body] of Object.entries(WORKFLOWS)) place.write(`.holdfast/workflows/${id}.yaml`, `workflow_schema: 1\nid: ${id}\nrevision: 1\n${body}`);
+  for (const [id, body] of Object.entries(WORKFLOWS))
+    place.write(`.holdfast/workflows/${id}.yaml`, `workflow_schema: 1\nid: ${id}\nrevision: 1\n${body}`);
   const trusted = await place.call("trust", "--yes");
   if (trusted.status !== 0) throw new Error(trusted.stderr);
   return place;
@@ -135,13 +141,29 @@ describe("one process follows, another decides", () => {
     const [wait] = run.waits;
     const { wait_id = "", digest = "" } = wait ?? {};
     expect(wait?.started_by).toMatch(/^os:/);
-    const inbox = await place.json<{ waits: { workflow_id: string; run_id: string; tool: string }[] }>("waits", "--type", "tool_approval");
+    const inbox = await place.json<{ waits: { workflow_id: string; run_id: string; tool: string }[] }>(
+      "waits",
+      "--type",
+      "tool_approval",
+    );
     expect(inbox.waits).toMatchObject([{ workflow_id: "release", run_id: run.run_id, tool: "publish_package" }]);
     const blind = await place.call("approve", "last");
     expect([blind.status, blind.stderr]).toEqual([2, expect.stringMatching(/asked by +os:[\s\S]*--digest/)]);
     const wrong = await place.call("approve", "last", wait_id, "--digest", "00000000", "--json");
-    expect([wrong.status, JSON.parse(wrong.stdout)]).toMatchObject([1, { error: { code: "conflict", details: { digest } } }]);
-    const yes = await place.call("approve", "last", wait_id, "--digest", digest.slice(0, 12), "--reason", "looked at it", "--detach");
+    expect([wrong.status, JSON.parse(wrong.stdout)]).toMatchObject([
+      1,
+      { error: { code: "conflict", details: { digest } } },
+    ]);
+    const yes = await place.call(
+      "approve",
+      "last",
+      wait_id,
+      "--digest",
+      digest.slice(0, 12),
+      "--reason",
+      "looked at it",
+      "--detach",
+    );
     expect([yes.status, yes.stderr]).toEqual([0, expect.any(String)]);
     place.write("go.txt", "");
     const { status, stdout } = await following.ended;
@@ -173,22 +195,33 @@ describe("one process follows, another decides", () => {
     const paused = await place.call("pause", "last", "--reason", "deploy at noon", "--json");
     expect([paused.status, JSON.parse(paused.stdout)]).toMatchObject([0, { status: "suspended", run_id: run.run_id }]);
     expect((await following.ended).status).toBe(3);
-    expect(await place.json("why", "last")).toMatchObject({ sentence: "The run is paused: deploy at noon; resume it." });
+    expect(await place.json("why", "last")).toMatchObject({
+      sentence: "The run is paused: deploy at noon; resume it.",
+    });
     place.write("go.txt", "");
     const resumed = await place.call("resume", "last", "--json");
-    expect([resumed.status, JSON.parse(resumed.stdout)]).toMatchObject([0, { status: "succeeded", run_id: run.run_id }]);
+    expect([resumed.status, JSON.parse(resumed.stdout)]).toMatchObject([
+      0,
+      { status: "succeeded", run_id: run.run_id },
+    ]);
   });
 
   test("a used-up budget is raised and the run goes on from there", async () => {
     const place = await shop();
     const spent = await place.call("run", "spend", "--json");
-    expect([spent.status, JSON.parse(spent.stdout)]).toMatchObject([3, { status: "suspended", waits: [{ type: "budget" }] }]);
+    expect([spent.status, JSON.parse(spent.stdout)]).toMatchObject([
+      3,
+      { status: "suspended", waits: [{ type: "budget" }] },
+    ]);
     expect((await place.call("budget", "last", "--max-steps", "1")).status).toBe(1);
     expect((await place.call("budget", "last")).status).toBe(2);
     const raised = await place.call("budget", "last", "--max-steps", "5", "--json");
     expect([raised.status, JSON.parse(raised.stdout)]).toMatchObject([0, { budget: { max_steps: 5 } }]);
     const done = await place.call("resume", "last", "--json");
-    const run = done.status === 0 ? (JSON.parse(done.stdout) as RunDoc) : await runWhen(place, "spend", ({ status }) => status === "succeeded");
+    const run =
+      done.status === 0
+        ? (JSON.parse(done.stdout) as RunDoc)
+        : await runWhen(place, "spend", ({ status }) => status === "succeeded");
     expect(run).toMatchObject({ status: "succeeded", usage: { steps: 2 } });
   });
 });
@@ -202,7 +235,10 @@ describe("a process is killed inside a mutating tool", () => {
     await ended;
     // Nobody has to wait for a lease: its host lock proves it dead (R-5).
     expect((await place.json<{ causes: { cause: string }[] }>("why", "last")).causes[0]?.cause).toBe("lease");
-    expect(await place.json("doctor", "last")).toMatchObject({ findings: [{ code: "orphaned_attempt", step_id: "ship" }], truncated: false });
+    expect(await place.json("doctor", "last")).toMatchObject({
+      findings: [{ code: "orphaned_attempt", step_id: "ship" }],
+      truncated: false,
+    });
     const interrupted = await place.call("resume", "last");
     expect(interrupted.status).toBe(3);
     const run = await runWhen(place, "ship", ({ waits }) => waits.some(({ type }) => type === "repair"));
@@ -214,7 +250,11 @@ describe("a process is killed inside a mutating tool", () => {
     const digest = run.waits[0]?.digest ?? "";
     const shown = await place.call("repair", "last", "ship");
     expect([shown.status, shown.stdout]).toEqual([0, expect.stringContaining(`--digest ${digest.slice(0, 12)}`)]);
-    expect(await place.json("repair", "last", "ship")).toMatchObject({ tool: "slow_write", attempt: 1, late_results: [] });
+    expect(await place.json("repair", "last", "ship")).toMatchObject({
+      tool: "slow_write",
+      attempt: 1,
+      late_results: [],
+    });
     expect(await place.json("doctor", "last", "--limit", "5")).toEqual({ findings: [], truncated: false });
     const wrong = await place.call("repair", "last", "ship", "--failed", "no", "--digest", "00000000");
     expect([wrong.status, wrong.stderr]).toEqual([1, expect.stringContaining("what is asked is now")]);
@@ -222,15 +262,35 @@ describe("a process is killed inside a mutating tool", () => {
     const foreign = await place.call("repair", "last", "ship", "--succeeded", "--output-file", "foreign.json");
     expect([foreign.status, foreign.stderr]).toEqual([2, expect.stringContaining("does not fit at /id")]);
     place.write("right.json", '{"id": 1}');
-    const done = await place.call("repair", "last", "ship", "--succeeded", "--output-file", "right.json", "--digest", digest.slice(0, 8), "--json");
+    const done = await place.call(
+      "repair",
+      "last",
+      "ship",
+      "--succeeded",
+      "--output-file",
+      "right.json",
+      "--digest",
+      digest.slice(0, 8),
+      "--json",
+    );
     expect([done.status, JSON.parse(done.stdout)]).toMatchObject([0, { status: "succeeded", output: { id: 1 } }]);
     expect(readFileSync(place.file("written.txt"), "utf8")).toBe("x\n");
     expect((await place.call("repair", "last", "ship", "--failed", "no")).status).toBe(1);
   });
 
   test.each([
-    ["--failed", "it never arrived", { status: "failed", failure: { code: "execution_failed", message: "it never arrived" } }, 1],
-    ["--cancelled", "stopped by hand", { status: "failed", failure: { code: "cancelled", message: "stopped by hand" } }, 1],
+    [
+      "--failed",
+      "it never arrived",
+      { status: "failed", failure: { code: "execution_failed", message: "it never arrived" } },
+      1,
+    ],
+    [
+      "--cancelled",
+      "stopped by hand",
+      { status: "failed", failure: { code: "cancelled", message: "stopped by hand" } },
+      1,
+    ],
   ])("%s ends it with a person's words, and it is not sent again", async (flag, words, outcome, status) => {
     const { place } = await killed();
     const done = await place.call("repair", "last", "ship", flag, words, "--json");
@@ -243,7 +303,10 @@ describe("a process is killed inside a mutating tool", () => {
     expect((await place.call("repair", "last", "ship", "--failed", "a", "--retry", "b")).status).toBe(2);
     place.write("quick", "");
     const done = await place.call("repair", "last", "ship", "--retry", "nothing had happened", "--json");
-    expect([done.status, JSON.parse(done.stdout)]).toMatchObject([0, { status: "succeeded", output: { id: 7 }, steps: [{ id: "ship", attempts: 2 }] }]);
+    expect([done.status, JSON.parse(done.stdout)]).toMatchObject([
+      0,
+      { status: "succeeded", output: { id: 7 }, steps: [{ id: "ship", attempts: 2 }] },
+    ]);
     expect(readFileSync(place.file("written.txt"), "utf8")).toBe("x\nx\n");
   });
 });

@@ -12,8 +12,16 @@ export async function decideByCommand(context: Context, word: Word): Promise<num
     const [, wanted] = context.args;
     const open = await openDecisions(holdfast, before);
     // C36: the same decision again has the same answer, though nothing is open for it any more.
-    if (given !== undefined && wanted !== undefined && /^w-\d+$/.test(wanted) && !open.some(({ wait_id }) => wait_id === wanted)) {
-      const again = await decide(holdfast, { run_id: runId, wait_id: wanted }, word, { reason: context.flags.text("reason"), digest: given });
+    if (
+      given !== undefined &&
+      wanted !== undefined &&
+      /^w-\d+$/.test(wanted) &&
+      !open.some(({ wait_id }) => wait_id === wanted)
+    ) {
+      const again = await decide(holdfast, { run_id: runId, wait_id: wanted }, word, {
+        reason: context.flags.text("reason"),
+        digest: given,
+      });
       return await goOn(context, holdfast, again, before.last_sequence, workspace);
     }
     const wait = chooseWait(open, wanted, runId, word, context);

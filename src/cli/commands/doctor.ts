@@ -39,7 +39,10 @@ async function examine(context: Context, ref: string, limit: number | undefined)
 
 function findingLines(context: Context, finding: Finding): string[] {
   const { style } = context.out;
-  return [`${style.bad(style.failed)} ${finding.code}  ${printable(finding.message)}`, `  ${style.warn(printable(finding.guidance))}`];
+  return [
+    `${style.bad(style.failed)} ${finding.code}  ${printable(finding.message)}`,
+    `  ${style.warn(printable(finding.guidance))}`,
+  ];
 }
 
 async function checkInstallation(context: Context): Promise<number> {

@@ -26,3 +26,6 @@ export interface CommandSpec {
   readonly json: string;
   readonly load: () => Promise<{ readonly run: CommandAction }>;
 }
+
+/** What a command takes, and what the help says of it. */
+export type CommandHelp = Omit<CommandSpec, "name" | "alias" | "load">;

@@ -76,9 +76,15 @@ function show(context: Context, page: Awaited<ReturnType<Holdfast["waits"]["list
   const [first] = page.waits;
   const all = context.flags.on("allSessions");
   if (first !== undefined)
-    out.note("", ...waitCommands(first, all ? inSession(context, first.session_id) : context).map((command) => `  ${command}`));
+    out.note(
+      "",
+      ...waitCommands(first, all ? inSession(context, first.session_id) : context).map((command) => `  ${command}`),
+    );
   if (page.next_cursor !== undefined) {
-    const same = [...context.flags.list("type").flatMap((type) => ["--type", type]), ...(all ? ["--all-sessions"] : [])];
+    const same = [
+      ...context.flags.list("type").flatMap((type) => ["--type", type]),
+      ...(all ? ["--all-sessions"] : []),
+    ];
     out.note(`More: ${commandLine(context, "waits", ...same, "--cursor", page.next_cursor)}`);
   }
   return EXIT.succeeded;

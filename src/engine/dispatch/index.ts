@@ -3,6 +3,7 @@
  * receipt, validate, settle. No other code dispatches.
  */
 import type { EventBody } from "../../domain/events.ts";
+import type { Json } from "../../domain/json.ts";
 import { reserveStep } from "../../domain/ledger.ts";
 import type { RunState } from "../../domain/state.ts";
 import type { ToolSpec } from "../program.ts";
@@ -11,6 +12,7 @@ import { refuse } from "../tree/asking.ts";
 import type { TreeExecutor } from "../tree/executor.ts";
 import { openWait } from "../tree/waiting.ts";
 import { isDropped, type Job } from "../work.ts";
+import { Admission, type NotAdmitted } from "./admission.ts";
 import { AgentDispatch } from "./agent.ts";
 import { childEnded, resumeChild, startChild } from "./child.ts";
 import { ToolDispatch } from "./tool.ts";
@@ -19,9 +21,11 @@ export class Dispatch {
   readonly #tree: TreeExecutor;
   readonly tools: ToolDispatch;
   readonly agents: AgentDispatch;
+  readonly admission: Admission;
 
   constructor(tree: TreeExecutor) {
     this.#tree = tree;
+    this.admission = new Admission(tree);
     this.tools = new ToolDispatch(tree);
     this.agents = new AgentDispatch(tree);
   }
@@ -51,7 +55,18 @@ export class Dispatch {
   async #fromQueue(job: Job): Promise<void> {
     const { spec } = job.request as StepRequest;
     if (spec.kind === "agent") return this.agents.run(job, spec, undefined);
-    await this.#withPermit(job, () => this.#start(job, spec, undefined));
+    await this.#admitted(job, spec, undefined);
+  }
+
+  /** No permit is held while it waits for resources or for its owner (GD-53, GD-27). */
+  async #admitted(job: Job, spec: ToolSpec, grant: string | undefined): Promise<void> {
+    for (;;) {
+      let missing: NotAdmitted | undefined;
+      await this.#withPermit(job, async () => {
+        missing = await this.#start(job, spec, grant);
+      });
+      if (missing === undefined || !(await this.admission.wait(job, missing))) return this.admission.done(job);
+    }
   }
 
   async #resume(job: Job): Promise<void> {
@@ -76,7 +91,7 @@ export class Dispatch {
     job.stage = "queued";
     const { spec } = job.request as StepRequest;
     if (spec.kind === "agent") return this.agents.run(job, spec, waitId);
-    await this.#withPermit(job, () => this.#start(job, spec, waitId));
+    await this.#admitted(job, spec, waitId);
   }
 
   /** After a person gave an open attempt up: the next one is a new attempt (GD-74). */
@@ -96,10 +111,10 @@ export class Dispatch {
     }
   }
 
-  async #start(job: Job, spec: ToolSpec, grant: string | undefined): Promise<void> {
+  async #start(job: Job, spec: ToolSpec, grant: string | undefined): Promise<NotAdmitted | undefined> {
     const room = this.#tree.journal.room();
     if (room !== undefined) await room;
-    if (isDropped(job) || this.#tree.paused) return;
+    if (isDropped(job) || this.#tree.paused) return undefined;
     return this.tools.start(job, spec, grant);
   }
 
@@ -132,6 +147,7 @@ export function intent(
     readonly tool?: string;
     readonly grant?: string;
     readonly redispatch?: number;
+    readonly intent?: Json;
   },
 ): EventBody {
   const step = tree.state(job.run.runId).steps.get(job.instance);
@@ -147,6 +163,7 @@ export function intent(
     ...(job.request.input === null ? {} : { input: job.request.input }),
     ...(rest.tool === undefined ? {} : { tool: rest.tool }),
     ...(rest.grant === undefined ? {} : { grant: rest.grant }),
+    ...(rest.intent === undefined ? {} : { intent: rest.intent }),
     ...(rest.redispatch === undefined ? {} : { redispatch: rest.redispatch }),
   };
 }

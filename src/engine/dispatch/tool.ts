@@ -4,7 +4,7 @@ import { type Json, normalizeJson } from "../../domain/json.ts";
 import { secretHandles } from "../../domain/plan/index.ts";
 import { type Failure, failure, type SideEffect } from "../../domain/run.ts";
 import type { StepState } from "../../domain/state.ts";
-import type { OwnerAnswer, Posture, ToolDescriptor, ToolOutcome } from "../../ports/index.ts";
+import type { Posture, ToolDescriptor, ToolOutcome } from "../../ports/index.ts";
 import type { ToolSpec } from "../program.ts";
 import type { StepRequest } from "../requests.ts";
 import type { TreeExecutor } from "../tree/executor.ts";
@@ -12,8 +12,10 @@ import { approvalWait, repairWait, suspendStep } from "../tree/waiting.ts";
 import { clip } from "../values.ts";
 import { isDropped, type Job } from "../work.ts";
 import { authorise, currentPosture, resolveSecrets } from "./authority.ts";
+import type { NotAdmitted } from "./admission.ts";
 import { intent } from "./index.ts";
 import { checkOutput } from "./output.ts";
+import { keepReceipt, ownerWord, type Word } from "./owners.ts";
 
 type Answer = ToolOutcome | { readonly type: "threw"; readonly error: unknown } | { readonly type: "timed_out" };
 
@@ -29,6 +31,18 @@ interface Handover {
   readonly approved: boolean;
 }
 
+interface Cleared {
+  readonly tool: ToolDescriptor;
+  readonly posture: Posture;
+  readonly secrets: { readonly input: Json; readonly values: readonly string[] };
+}
+
+interface Admitted {
+  /** What its owner planned. */
+  readonly intent?: Json;
+  readonly missing?: NotAdmitted;
+}
+
 export class ToolDispatch {
   readonly #tree: TreeExecutor;
 
@@ -36,47 +50,63 @@ export class ToolDispatch {
     this.#tree = tree;
   }
 
-  async start(job: Job, spec: ToolSpec, grant: string | undefined): Promise<void> {
+  /** @returns what it has to wait for when it could not be begun; nothing is written then */
+  async start(job: Job, spec: ToolSpec, grant: string | undefined): Promise<NotAdmitted | undefined> {
     const tree = this.#tree;
-    const tool = tree.ports.tools.describe(spec.tool);
-    if (tool === undefined)
-      return this.#refuse(job, spec, "mutating", failure("unknown_reference", `there is no tool "${spec.tool}"`));
-    // Read-only work runs under every posture, so only work that a posture can forbid asks the store each time.
-    const posture = tool.side_effect === "read_only" ? tree.posture : await currentPosture(this.#tree);
-    if (posture === undefined)
-      return this.#refuse(
-        job,
-        spec,
-        tool.side_effect,
-        failure("execution_failed", "the session's permissions could not be read", true),
-      );
-    const answer = authorise(this.#tree, spec, tool, posture);
-    if (answer.type === "refuse") return this.#refuse(job, spec, tool.side_effect, answer.failure);
-    if (answer.type === "ask" && grant === undefined) return this.#ask(job, spec, tool, answer.reason);
-    const { input } = job.request;
-    const secrets =
-      secretHandles(input).length > 0
-        ? await resolveSecrets(this.#tree, job)
-        : { ok: true as const, input, values: [] };
-    if (!secrets.ok) return this.#refuse(job, spec, tool.side_effect, secrets.failure);
-    if (isDropped(job)) return;
+    const cleared = await this.#clear(job, spec, grant);
+    if (cleared === undefined || isDropped(job)) return undefined;
+    const { tool, posture, secrets } = cleared;
+    const attempt = nextAttempt(tree, job);
+    const planned = tool.can_handoff === true || spec.resources !== undefined ? await this.#admit(job, spec, tool, attempt) : {};
+    if (planned.missing !== undefined) return planned.missing;
+    if (isDropped(job) || tree.paused) {
+      tree.dispatch.admission.giveBack(job, attempt);
+      return undefined;
+    }
     const body = intent(tree, job, {
       side_effect: tool.side_effect,
       tool: spec.tool,
       ...(grant === undefined ? {} : { grant }),
+      ...(planned.intent === undefined ? {} : { intent: planned.intent }),
     });
-    const attempt = body.type === "step_started" ? body.attempt : 1;
     tree.append(job.run.runId, [body], { control: tool.side_effect !== "read_only" });
-    await this.#send(job, {
-      spec,
-      tool,
-      posture,
-      input: secrets.input,
-      secrets: secrets.values,
-      attempt,
-      redispatch: 0,
-      approved: grant !== undefined,
-    });
+    const approved = grant !== undefined;
+    await this.#send(job, { spec, tool, posture, input: secrets.input, secrets: secrets.values, attempt, redispatch: 0, approved });
+    return undefined;
+  }
+
+  /** What a dispatch needs of policy and secrets; undefined when that refused it, or a person is asked first. */
+  async #clear(job: Job, spec: ToolSpec, grant: string | undefined): Promise<Cleared | undefined> {
+    const tree = this.#tree;
+    const tool = tree.ports.tools.describe(spec.tool);
+    const refuse = (side_effect: SideEffect, reason: Failure): undefined => void this.#refuse(job, spec, side_effect, reason);
+    if (tool === undefined) return refuse("mutating", failure("unknown_reference", `there is no tool "${spec.tool}"`));
+    // Read-only work runs under every posture, so only work that a posture can forbid asks the store each time.
+    const posture = tool.side_effect === "read_only" ? tree.posture : await currentPosture(tree);
+    if (posture === undefined)
+      return refuse(tool.side_effect, failure("execution_failed", "the session's permissions could not be read", true));
+    const answer = authorise(tree, spec, tool, posture);
+    if (answer.type === "refuse") return refuse(tool.side_effect, answer.failure);
+    if (answer.type === "ask" && grant === undefined) return void this.#ask(job, spec, tool, answer.reason);
+    const { input } = job.request;
+    const secrets =
+      secretHandles(input).length > 0 ? await resolveSecrets(tree, job) : { ok: true as const, input, values: [] };
+    return secrets.ok ? { tool, posture, secrets } : refuse(tool.side_effect, secrets.failure);
+  }
+
+  /** GD-13: its owner plans it without side effects, then what it claims is taken; either may have to be waited for. */
+  async #admit(job: Job, spec: ToolSpec, tool: ToolDescriptor, attempt: number): Promise<Admitted> {
+    const { tools } = this.#tree.ports;
+    let intent = {};
+    if (tools.plan !== undefined && tool.can_handoff === true) {
+      const dispatch_id = dispatchId(job.run.runId, job.instance, attempt);
+      const plan = await tools.plan(spec.tool, { dispatch_id, input: job.request.input, signal: job.abort.signal });
+      if (plan.type === "busy") return { missing: { ...plan, on: "owner" } };
+      intent = { intent: normalizeJson(plan.intent) };
+    }
+    if (isDropped(job)) return intent;
+    const got = await this.#tree.dispatch.admission.acquire(job, spec.resources ?? [], attempt);
+    return got ? intent : { missing: { on: "lease" } };
   }
 
   /**
@@ -88,23 +118,10 @@ export class ToolDispatch {
     const { spec } = job.request as StepRequest & { spec: ToolSpec };
     const tool = tree.ports.tools.describe(spec.tool);
     job.stage = "running";
-    const id = dispatchId(job.run.runId, job.instance, step.attempts);
-    if (tool !== undefined && step.receipt !== undefined && tool.can_observe) {
-      const seen = await this.#askOwner(() =>
-        tree.ports.tools.observe(spec.tool, {
-          dispatch_id: id,
-          receipt: step.receipt as Json,
-          signal: job.abort.signal,
-        }),
-      );
-      if (await this.#applyOwner(job, spec, tool, step, seen)) return;
-    } else if (step.side_effect === "mutating" && tool?.can_lookup === true) {
-      const found = await this.#askOwner(() =>
-        tree.ports.tools.lookup(spec.tool, { dispatch_id: id, input: job.request.input, signal: job.abort.signal }),
-      );
-      if (await this.#applyOwner(job, spec, tool, step, found)) return;
-    }
-    if (isDropped(job)) return;
+    const word = tool === undefined ? undefined : await ownerWord(tree, job, spec.tool, tool);
+    if (tree.closed || job.run.ended) return;
+    if (tool !== undefined && word !== undefined && (await this.#applyOwner(job, spec, tool, step, word))) return;
+    if (isDropped(job) || tree.paused) return;
     if (step.side_effect === "mutating" || tool === undefined) {
       const reason =
         tool === undefined ? `the tool "${spec.tool}" is not there any more` : "its process ended before it answered";
@@ -119,9 +136,12 @@ export class ToolDispatch {
     spec: ToolSpec,
     tool: ToolDescriptor,
     step: StepState,
-    answer: OwnerAnswer,
+    answer: Word,
   ): Promise<boolean> {
-    if (isDropped(job)) return true;
+    if (isDropped(job)) {
+      heardAfterStop(job, spec, answer);
+      return true;
+    }
     switch (answer.type) {
       case "succeeded":
         this.#succeed(job, spec, tool, answer.output, []);
@@ -129,7 +149,7 @@ export class ToolDispatch {
       case "failed":
         this.#tree.fail(
           job,
-          failure("execution_failed", `the tool "${spec.tool}" reported a failure`, answer.retryable),
+          withKind(failure("execution_failed", `the tool "${spec.tool}" reported a failure`, answer.retryable), spec, tool),
           answer.message,
         );
         return true;
@@ -146,14 +166,6 @@ export class ToolDispatch {
         suspendStep(this.#tree, job, "outcome unknown", repairWait(this.#tree, job, why, answer.type));
         return true;
       }
-    }
-  }
-
-  async #askOwner(ask: () => Promise<OwnerAnswer>): Promise<OwnerAnswer> {
-    try {
-      return await ask();
-    } catch (error) {
-      return { type: "unknown", reason: `asking it failed: ${error instanceof Error ? error.message : String(error)}` };
     }
   }
 
@@ -217,8 +229,11 @@ export class ToolDispatch {
     job.stage = "running";
     const outward = tool.capabilities.includes("network") || tool.capabilities.includes("shell");
     const barrier =
-      tool.side_effect !== "read_only" || outward ? tree.journal.barrier() : tree.strictBarrier(job.run.runId);
+      tool.side_effect !== "read_only" || outward || tool.can_handoff === true
+        ? tree.journal.barrier()
+        : tree.strictBarrier(job.run.runId);
     if (barrier !== undefined) await barrier;
+    if (tool.can_handoff === true) await this.#handOff(job, tool);
     if (isDropped(job)) return this.#neverSent(job);
     // R-5: in the same tick as the hand-over. Without a lease the tree is another's: let it go.
     if (!tree.services.lease.mayDispatch()) return tree.broken(tree.leaseLost());
@@ -226,6 +241,15 @@ export class ToolDispatch {
     job.ended = true;
     if (isDropped(job)) return this.#afterStop(job, handover, answer);
     this.#judge(job, handover, answer);
+  }
+
+  /** GD-13: that the owner is about to be called is a fact of its own, in a transaction after the intent's. */
+  async #handOff(job: Job, tool: ToolDescriptor): Promise<void> {
+    const tree = this.#tree;
+    if (isDropped(job) || tree.state(job.run.runId).steps.get(job.instance)?.handed_off === true) return;
+    const control = tool.side_effect !== "read_only";
+    tree.append(job.run.runId, [{ type: "handed_off", step_id: job.instance }], { control });
+    await tree.journal.barrier();
   }
 
   /** Told to stop between the intent and the hand-over: nothing was sent. */
@@ -237,6 +261,7 @@ export class ToolDispatch {
     const { spec, input, posture, attempt, redispatch, approved } = handover;
     const tree = this.#tree;
     const dispatch_id = dispatchId(job.run.runId, job.instance, attempt);
+    const prepared = tree.state(job.run.runId).steps.get(job.instance)?.intent;
     const call = tree.ports.tools
       .call({
         tool: spec.tool,
@@ -253,7 +278,8 @@ export class ToolDispatch {
           return job.abort.signal;
         },
         ...(approved ? { approved } : {}),
-        receipt: (receipt) => this.#receipt(job, receipt),
+        ...(prepared === undefined ? {} : { intent: prepared }),
+        receipt: (receipt) => keepReceipt(tree, job, receipt),
       })
       .then(
         (outcome): Answer => outcome,
@@ -302,20 +328,13 @@ export class ToolDispatch {
     tree.guard(() => tree.appendLate(late));
   }
 
-  async #receipt(job: Job, receipt: Json): Promise<void> {
-    const tree = this.#tree;
-    if (job.ended || isDropped(job)) return;
-    tree.append(job.run.runId, [{ type: "receipt", step_id: job.instance, receipt: normalizeJson(receipt) }]);
-    await tree.journal.barrier();
-  }
-
   #judge(job: Job, { spec, tool, secrets }: Handover, answer: Answer): void {
     const tree = this.#tree;
     switch (answer.type) {
       case "succeeded":
         return this.#succeed(job, spec, tool, answer.output, secrets);
       case "failed":
-        return tree.fail(job, reportedFailure(spec.tool, answer), answer.message);
+        return tree.fail(job, withKind(reportedFailure(spec.tool, answer), spec, tool, answer.kind), answer.message);
       case "needs_approval":
         tree.append(job.run.runId, [{ type: "phase", name: "suspension_context_persisted", instance: job.instance }]);
         return suspendStep(
@@ -373,6 +392,31 @@ export class ToolDispatch {
   }
 }
 
+/** The number of the attempt that the next intent will have. */
+function nextAttempt(tree: TreeExecutor, job: Job): number {
+  const step = tree.state(job.run.runId).steps.get(job.instance);
+  const fresh = step?.status === "queued" || step?.was === "queued";
+  return (step?.attempts ?? 0) + (fresh ? 1 : 0);
+}
+
+/**
+ * What a step's own policy goes by (GD-59): nothing was accepted, or the owner says that trying again may help and is
+ * one whose attempts can be told apart. Never a timeout, a denial, an output that does not fit, or an unknown outcome.
+ */
+function withKind(reason: Failure, spec: ToolSpec, tool: ToolDescriptor, kind?: string): Failure {
+  if (spec.retry === undefined || !reason.retryable) return reason;
+  if (kind === "unavailable") return { ...reason, kind: "owner_unavailable_before_acceptance" };
+  const told = tool.side_effect !== "mutating" || tool.can_observe || tool.can_lookup;
+  return told ? { ...reason, kind: "owner_reported_retryable" } : reason;
+}
+
+/** An owner's word on an attempt that was told to stop: it has ended, and what it did is kept (GD-40). */
+function heardAfterStop(job: Job, spec: ToolSpec, word: Word): void {
+  if (word.type === "running" || word.type === "unknown") return;
+  job.ended = true;
+  if (word.type === "succeeded" || word.type === "failed") job.late = evidence(spec, [], word);
+}
+
 function asked(spec: ToolSpec, tool: ToolDescriptor): Parameters<typeof approvalWait>[2] {
   return { name: spec.tool, side_effect: tool.side_effect, capabilities: [...tool.capabilities, ...spec.capabilities] };
 }
@@ -381,15 +425,24 @@ function asked(spec: ToolSpec, tool: ToolDescriptor): Parameters<typeof approval
 function reportedFailure(tool: string, answer: Extract<ToolOutcome, { type: "failed" }>): Failure {
   if (answer.kind === "not_found") return failure("unknown_reference", `there is no tool "${tool}"`);
   if (answer.kind === "bad_output") return failure("invalid_output", `the output of "${tool}" is not what it declares`);
+  if (answer.kind === "unavailable")
+    return failure("execution_failed", `"${tool}" could not be reached and has taken nothing`, true);
   if (answer.kind === "bad_arguments") return failure("invalid_input", `the arguments do not fit the tool "${tool}"`);
   return failure("execution_failed", `the tool "${tool}" reported a failure`, answer.retryable);
 }
 
-/** In the form in which it may be stored: what could not be a step's output is named and left out (RP-7, RP-42). */
 function lateResult({ spec, secrets }: Handover, answer: Answer): Json | undefined {
-  if (answer.type === "failed") return { type: "failed", message: clip(answer.message) };
-  if (answer.type !== "succeeded") return undefined;
-  const checked = checkOutput(spec.tool, answer.output, undefined, secrets);
+  return answer.type === "failed" || answer.type === "succeeded" ? evidence(spec, secrets, answer) : undefined;
+}
+
+/** In the form in which it may be stored: what could not be a step's output is named and left out (RP-7, RP-42). */
+function evidence(
+  spec: ToolSpec,
+  secrets: readonly string[],
+  said: { readonly type: "succeeded"; readonly output: Json } | { readonly type: "failed"; readonly message: string },
+): Json {
+  if (said.type === "failed") return { type: "failed", message: clip(said.message) };
+  const checked = checkOutput(spec.tool, said.output, undefined, secrets);
   return checked.ok
     ? { type: "succeeded", output: checked.output }
     : { type: "succeeded", unstorable: checked.failure.message };

@@ -7,7 +7,7 @@
  */
 import { assert, type HoldfastError } from "../../domain/errors.ts";
 import type { EventBase, EventBody, RunEvent } from "../../domain/events.ts";
-import { genesisHash, segmentHash } from "../../domain/journal.ts";
+import { dispatchId, genesisHash, segmentHash } from "../../domain/journal.ts";
 import { canonicalJson, type Json } from "../../domain/json.ts";
 import type { RunHeader, Usage, Wait } from "../../domain/run.ts";
 import { encodeState } from "../../domain/snapshot.ts";
@@ -74,6 +74,8 @@ export interface TreeJournalOptions {
 export class TreeJournal {
   readonly rootRunId: string;
   readonly runs = new Map<string, JournalRun>();
+  /** Dispatch ids of the tree that hold resource leases; each ends in the commit of its attempt's settlement (GD-53). */
+  readonly leases = new Set<string>();
   controlVersion: number;
   readonly #fence: number;
   readonly #options: TreeJournalOptions;
@@ -81,6 +83,7 @@ export class TreeJournal {
   #bundle: { hash: string; bytes: Uint8Array } | undefined;
   #artifacts: Artifact[] = [];
   #signalsDone: string[] = [];
+  #leasesFreed: string[] = [];
   #update: TreeUpdate = {};
   #needsControl = false;
   #dirty = false;
@@ -182,6 +185,7 @@ export class TreeJournal {
       const event: RunEvent = woke === undefined ? { ...body, sequence, at_ms } : { ...body, sequence, at_ms, woke };
       woke = undefined;
       const line = encodeEvent(event, (artifact) => this.#artifacts.push(artifact));
+      if (this.leases.size > 0) for (const attempt of attemptsEnded(run.state, event)) this.freeLease(dispatchId(runId, attempt.step_id, attempt.attempt));
       run.state = evolve(run.state, event);
       run.pending.push(event);
       run.text += line;
@@ -198,8 +202,16 @@ export class TreeJournal {
     this.#touch();
   }
 
+  /** Its resource leases end with the next commit. */
+  freeLease(id: string): void {
+    if (!this.leases.delete(id)) return;
+    this.#leasesFreed.push(id);
+    this.#touch();
+  }
+
   /** Changes the tree's row with the next commit. */
   update(update: TreeUpdate): void {
+    if (update.ended === true) for (const id of [...this.leases]) this.freeLease(id);
     this.#update = { ...this.#update, ...update };
     this.#touch();
   }
@@ -245,6 +257,7 @@ export class TreeJournal {
       ...(this.#bundle === undefined ? {} : { bundle: this.#bundle }),
       artifacts: this.#artifacts,
       signals_done: this.#signalsDone,
+      ...(this.#leasesFreed.length === 0 ? {} : { leases_freed: this.#leasesFreed }),
       // The cached ledger is for who reads the tree's row while nobody holds it: it goes with what changes that row.
       ...(Object.keys(this.#update).length === 0 ? {} : { tree: { ledger: ledger(), ...this.#update } }),
     };
@@ -254,6 +267,7 @@ export class TreeJournal {
     this.#bundle = undefined;
     this.#artifacts = [];
     this.#signalsDone = [];
+    this.#leasesFreed = [];
     this.#update = {};
     this.#needsControl = false;
     this.#dirty = false;
@@ -333,4 +347,17 @@ export class TreeJournal {
     this.#pendingGate = undefined;
     this.#options.onPoison(error);
   }
+}
+
+/**
+ * Attempts that an event ends, or sends away for a person's approval: what they held is free with it. A step that had
+ * not begun yet may have claimed for the attempt that was to come.
+ */
+function attemptsEnded(state: RunState, event: RunEvent): readonly { readonly step_id: string; readonly attempt: number }[] {
+  const asks = event.type === "step_suspended" && event.wait?.type === "tool_approval";
+  const again = event.type === "repaired" && event.resolution === "retry";
+  if (event.type !== "step_completed" && event.type !== "step_failed" && event.type !== "step_cancelled" && !asks && !again) return [];
+  const { step_id } = event;
+  const attempts = state.steps.get(step_id)?.attempts ?? 0;
+  return [attempts, attempts + 1].map((attempt) => ({ step_id, attempt }));
 }

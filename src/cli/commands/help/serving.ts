@@ -1,9 +1,8 @@
-/** The part of the command table about being asked by others: over HTTP, over MCP, with which token, in which session. */
-import type { CommandSpec } from "./spec.ts";
+/** What the help says of the commands for being asked by others: over HTTP, over MCP, with which token, in which session (interfaces §2). */
+import type { CommandHelp } from "../spec.ts";
 
-export const SERVING: readonly CommandSpec[] = [
-  {
-    name: "serve",
+export const SERVING = {
+  serve: {
     group: "Look after",
     args: [],
     summary: "offer this workspace over HTTP, and drive its runs",
@@ -20,10 +19,8 @@ export const SERVING: readonly CommandSpec[] = [
     examples: ["serve", "serve --port 0 --json"],
     exits: "0 after SIGTERM, 2 refused, 5 store unavailable",
     json: '{"url", "pid", "token_file"} on one line',
-    load: () => import("./serve.ts"),
   },
-  {
-    name: "token",
+  token: {
     group: "Look after",
     args: [
       { arg: "[ACTION]", about: "add, list (default), revoke" },
@@ -36,10 +33,8 @@ export const SERVING: readonly CommandSpec[] = [
     examples: ["token add grafana --role observer", "token list", "token revoke grafana"],
     exits: "0 done, 2 refused",
     json: '{"name", "role", "token"?}; list: {"tokens": [{name, role, created_at_ms}]}',
-    load: () => import("./token.ts"),
   },
-  {
-    name: "sessions",
+  sessions: {
     group: "Look after",
     args: [
       { arg: "[ACTION]", about: "list (default), create, show, set" },
@@ -53,10 +48,8 @@ export const SERVING: readonly CommandSpec[] = [
     examples: ["sessions", "sessions create nightly", "sessions set nightly posture=auto"],
     exits: "0 done, 2 refused, 5 store unavailable",
     json: 'the session; list: {"sessions": [session]}',
-    load: () => import("./sessions.ts"),
   },
-  {
-    name: "mcp",
+  mcp: {
     group: "Look after",
     args: [],
     summary: "offer this workspace's workflows to an MCP client",
@@ -66,6 +59,5 @@ export const SERVING: readonly CommandSpec[] = [
     examples: ["mcp", "mcp --read-only"],
     exits: "0 at the end of the input, 2 refused, 5 store unavailable",
     json: "none: standard output is the protocol's",
-    load: () => import("./mcp.ts"),
   },
-];
+} satisfies Readonly<Record<string, CommandHelp>>;

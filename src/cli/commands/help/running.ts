@@ -1,0 +1,110 @@
+/** What the help says of the commands to start with, and those that start, continue and stop runs (interfaces §2). */
+
+import type { CommandHelp } from "../spec.ts";
+import { BUDGET, DETACH, INPUT, REASON, RUN, RUN_EXITS, WORKFLOW } from "./words.ts";
+
+export const RUNNING = {
+  demo: {
+    group: "Start",
+    args: [],
+    summary: "watch a real workflow at work on the files of this folder",
+    about:
+      "Finds the source files, measures and searches them, and reports what a person would want to know: size by folder, longest files, open markers, files without a test. In the middle its worker process is killed, and a new one goes on. Read-only; it brings three read-only tools of its own and trusts those and nothing else. Its state is thrown away unless --keep is given.",
+    flags: [
+      { flag: "--fast", about: "without the pauses that make it readable" },
+      { flag: "--keep", about: "keep its store and say where" },
+      { flag: "--worker <STORE>", about: "be the demonstration's worker process", hidden: true },
+      { flag: "--again", about: "be the one after the kill", hidden: true },
+    ],
+    examples: ["demo", "demo --fast --json"],
+    exits: "0 done, 1 the workflow failed, 5 store unavailable",
+    json: "{run_id, killed_at_sequence, kept, repeated, output}",
+  },
+  init: {
+    group: "Start",
+    args: [{ arg: "[DIR]", about: "folder of the project, default the current one" }],
+    summary: "write a first workflow into a project",
+    about: "Writes .holdfast/workflows/hello.yaml and a schema for your editor. Never overwrites a file.",
+    flags: [{ flag: "--config <yaml|ts>", about: "also write a configuration file" }],
+    examples: ["init", "init ../shop --config yaml"],
+    exits: "0 done, 2 refused",
+    json: '{"created": [path]}',
+  },
+  run: {
+    group: "Run",
+    args: [WORKFLOW],
+    summary: "start a workflow and follow it to its end",
+    about:
+      "Progress goes to standard error, the output to standard output. The first Ctrl-C pauses the run and prints how to go on; it never cancels. On a terminal, approvals are asked for (Enter alone is No); elsewhere the exact command is printed and the status is 3.",
+    flags: [
+      ...INPUT,
+      BUDGET,
+      { flag: "--key <KEY>", about: "idempotency key: the same key and request answer with the same run" },
+      { flag: "--timeout <DURATION>", about: "stop following after 90s, 15m, 2h, 30d, PT5M (status 3)" },
+      { flag: "--detach", about: "as `start`: leave it queued for a worker process" },
+    ],
+    examples: [
+      "run hello",
+      "run open-markers --input dir=src --input pattern='TODO|FIXME'",
+      "run ./release.yaml --input-file release.json --json",
+    ],
+    exits: RUN_EXITS,
+    json: "the run, with output, failure, actions and waits",
+  },
+  start: {
+    group: "Run",
+    args: [WORKFLOW],
+    summary: "start a workflow and return at once",
+    about: "The run is left queued for a worker process; where none is running, this says so and how to go on.",
+    flags: [...INPUT, BUDGET, { flag: "--key <KEY>", about: "idempotency key" }],
+    examples: ["start open-markers --input dir=src --input pattern=TODO"],
+    exits: "0 queued, 2 refused, 5 store unavailable",
+    json: "the run",
+  },
+  resume: {
+    group: "Run",
+    args: [RUN],
+    summary: "go on with a paused or interrupted run from where it stands",
+    flags: [DETACH],
+    examples: ["resume last"],
+    exits: RUN_EXITS,
+    json: "the run",
+  },
+  restart: {
+    group: "Run",
+    args: [RUN],
+    summary: "a new run with the same definition and inputs",
+    flags: [DETACH],
+    examples: ["restart last:open-markers"],
+    exits: RUN_EXITS,
+    json: "the new run",
+  },
+  retry: {
+    group: "Run",
+    args: [RUN, { arg: "[STEP]", about: "one failed step; without it all of them" }],
+    summary: "a new run that keeps what settled and goes on at the failed steps",
+    flags: [DETACH],
+    examples: ["retry last", "retry last:release publish"],
+    exits: RUN_EXITS,
+    json: "the new run",
+  },
+  pause: {
+    group: "Run",
+    args: [RUN],
+    summary: "stop dispatching; nothing is lost, `resume` goes on",
+    flags: [REASON],
+    examples: ["pause last --reason 'deploy at noon'"],
+    exits: "0 paused, 1 not possible now, 2 refused, 3 asked for and not yet taken, 5 store unavailable",
+    json: "the run",
+  },
+  cancel: {
+    group: "Run",
+    args: [{ arg: "<RUN...>", about: "one or more runs" }],
+    summary: "end runs for good",
+    about: "Waits until what was running has stopped, at most 30 s. A second cancel of the same run changes nothing.",
+    flags: [REASON, { flag: "--detach", about: "do not wait until it has stopped" }],
+    examples: ["cancel last", "cancel last:open-markers --reason 'wrong input'"],
+    exits: "0 cancelled, 1 it had ended already, 2 refused, 3 still stopping, 5 store unavailable",
+    json: 'the run; for several {"runs": [run]}',
+  },
+} satisfies Readonly<Record<string, CommandHelp>>;

@@ -6,13 +6,20 @@ import { readFileSync } from "node:fs";
 import { userInfo } from "node:os";
 import { join } from "node:path";
 import type { HandlerOptions, Holdfast } from "./access/api.ts";
-import { createAccess, DEFAULT_ACCESS_LIMITS, Notifier, readNotify } from "./access/index.ts";
+import {
+  type AccessContext,
+  createAccess,
+  DEFAULT_ACCESS_LIMITS,
+  Notifier,
+  readNotify,
+  refusedToday,
+} from "./access/index.ts";
 import { builtinFolder, openCatalog, readData } from "./catalog/index.ts";
 import {
-  configEditorSchema,
-  configFiles,
   type ConfigLimits,
   type ConfigNotify,
+  configEditorSchema,
+  configFiles,
   findWorkspace,
   type HoldfastConfig,
   holdfastHome,
@@ -28,20 +35,36 @@ import { type Diagnostic, planEditorSchema } from "./domain/plan/index.ts";
 import type { Budgets, Durability } from "./domain/run.ts";
 import { Driver, Engine, type EngineLimits, systemClock, systemIds } from "./engine/index.ts";
 import type { AgentPort, Clock, Ids, PolicyPort, RunStore, SecretPort, SessionStore, ToolPort } from "./ports/index.ts";
-import { type AnyTool, createPolicy, createSecrets, createToolRegistry, denySecrets, fileTools, isTool, type Permissions } from "./tools/index.ts";
+import {
+  type AnyTool,
+  createPolicy,
+  createSecrets,
+  createToolRegistry,
+  denySecrets,
+  fileTools,
+  isTool,
+  type Permissions,
+} from "./tools/index.ts";
 import type { McpServerConfig } from "./tools/mcp/index.ts";
 
 export type * from "./access/api.ts";
+export type {
+  AiSdkTool,
+  FunctionTool,
+  RunOutcome,
+  ToolSetOptions,
+  WorkflowTool,
+  WorkflowTools,
+} from "./access/index.ts";
 export { ToolCallError, WORKFLOW_RUN_SCHEMA } from "./access/index.ts";
-export type { AiSdkTool, FunctionTool, RunOutcome, ToolSetOptions, WorkflowTool, WorkflowTools } from "./access/index.ts";
-export type { McpServerConfig } from "./tools/mcp/index.ts";
 export type { ConfigNotify, HoldfastConfig } from "./config/index.ts";
-export { type ErrorCode, type ErrorDoc, ERRORS, HoldfastError } from "./domain/errors.ts";
+export { ERRORS, type ErrorCode, type ErrorDoc, HoldfastError } from "./domain/errors.ts";
 export type { Json, JsonObject } from "./domain/json.ts";
 export type { Diagnostic } from "./domain/plan/index.ts";
 export type { Budgets, Decision, Failure, RunStatus, SideEffect, StepStatus, Usage, Wait } from "./domain/run.ts";
 export type * from "./ports/index.ts";
-export { defineTool, type Tool, ToolError, type ToolContext, type ToolOptions } from "./tools/index.ts";
+export { defineTool, type Tool, type ToolContext, ToolError, type ToolOptions } from "./tools/index.ts";
+export type { McpServerConfig } from "./tools/mcp/index.ts";
 export { configEditorSchema, configFiles, findWorkspace, openTrust, openWorkspaceFolder, planEditorSchema };
 
 export interface HoldfastOptions {
@@ -84,7 +107,10 @@ export interface HoldfastOptions {
 
 /** Opens Holdfast in this process. It reads no configuration file and trusts nothing unless told to (R-39). */
 export async function createHoldfast(options: HoldfastOptions = {}): Promise<Holdfast> {
-  const workspace = options.workspace === undefined ? findWorkspace(process.cwd(), process.env) : openWorkspaceFolder(options.workspace);
+  const workspace =
+    options.workspace === undefined
+      ? findWorkspace(process.cwd(), process.env)
+      : openWorkspaceFolder(options.workspace);
   return compose({ ...options, workspaceRoot: workspace.root, needStore: true });
 }
 
@@ -103,7 +129,8 @@ async function compose(options: Composition): Promise<Holdfast> {
   const tools = await toolsOf(options);
   const limits = accessLimits(options.limits);
   const clock = options.clock ?? systemClock;
-  const policy = options.policy ?? createPolicy(options.permissions === undefined ? {} : { permissions: options.permissions });
+  const policy =
+    options.policy ?? createPolicy(options.permissions === undefined ? {} : { permissions: options.permissions });
   const catalog = catalogOf(options, trusted() ? limits.ceilings.max_concurrency : 64, tools);
   const opened = options.needStore ? timed(await openStore(options), options.onCommit) : undefined;
   const ports = { clock, ids: options.ids ?? systemIds, tools, agents: options.agents, policy };
@@ -115,49 +142,59 @@ async function compose(options: Composition): Promise<Holdfast> {
           limits: engineLimits(options.limits),
           recovery: options.recovery ?? "auto",
           trusted,
+          authorised: async (root, bundle) => (await refusedToday(context, root, bundle)) === undefined,
           workspace,
           ...(options.log === undefined ? {} : { log: options.log }),
         });
+  const context: AccessContext = {
+    ...ports,
+    engine,
+    store: opened?.store,
+    catalog,
+    trusted,
+    workspace,
+    limits,
+    engineLimits: engineLimits(options.limits),
+    durability: options.durability ?? "standard",
+    readOnly: options.readOnly ?? false,
+    approvals: options.approvals ?? {},
+    starter: options.started_by ?? osUser(),
+    ...(options.log === undefined ? {} : { log: options.log }),
+    session: options.session ?? "default",
+  };
   const driver = engine === undefined || options.worker === false ? undefined : new Driver(engine);
-  const notifier = driver === undefined || engine === undefined || opened === undefined ? undefined : notifierOf(options, notify, { engine, store: opened.store, clock });
+  const notifier =
+    driver === undefined || engine === undefined || opened === undefined
+      ? undefined
+      : notifierOf(options, notify, { engine, store: opened.store, clock });
   // Before anything is driven: nothing that comes to wait is missed.
   notifier?.start();
   await driver?.start();
-  const access = createAccess(
-    {
-      ...ports,
-      engine,
-      store: opened?.store,
-      catalog,
-      trusted,
-      workspace,
-      limits,
-      engineLimits: engineLimits(options.limits),
-      durability: options.durability ?? "standard",
-      readOnly: options.readOnly ?? false,
-      approvals: options.approvals ?? {},
-      starter: options.started_by ?? osUser(),
-      ...(options.log === undefined ? {} : { log: options.log }),
-      session: options.session ?? "default",
-    },
-    async () => {
-      await notifier?.stop();
-      await driver?.stop();
-      await engine?.close();
-      await tools.close?.();
-      await opened?.close();
-    },
-  );
+  const access = createAccess(context, async () => {
+    await notifier?.stop();
+    await driver?.stop();
+    await engine?.close();
+    await tools.close?.();
+    await opened?.close();
+  });
   const holdfast: Holdfast = { ...access, handler: (mounted) => lazyHandler(holdfast, options, mounted) };
   return holdfast;
 }
 
 /** The server room is loaded with the first request: who mounts no handler never pays for it. */
-function lazyHandler(holdfast: Holdfast, options: Composition, mounted: HandlerOptions | undefined): (request: Request) => Promise<Response> {
+function lazyHandler(
+  holdfast: Holdfast,
+  options: Composition,
+  mounted: HandlerOptions | undefined,
+): (request: Request) => Promise<Response> {
   let made: Promise<(request: Request) => Promise<Response>> | undefined;
   const make = async (): Promise<(request: Request) => Promise<Response>> => {
     const { mountedHandler } = await import("./server/index.ts");
-    return mountedHandler(holdfast, lasts(options.store) ? prepareState(openWorkspaceFolder(options.workspaceRoot)) : undefined, mounted);
+    return mountedHandler(
+      holdfast,
+      lasts(options.store) ? prepareState(openWorkspaceFolder(options.workspaceRoot)) : undefined,
+      mounted,
+    );
   };
   return async (request) => {
     made ??= make();
@@ -175,7 +212,15 @@ function notifierOf(
   const { workspaceRoot: workspace, log = () => undefined } = options;
   const file = join(openWorkspaceFolder(workspace).state_dir, "server.json");
   return new Notifier(
-    { store, clock, workspace, log, secrets: secretsOf(options.secrets), observe: (listener) => engine.observe(listener), address: () => serverAddress(file) },
+    {
+      store,
+      clock,
+      workspace,
+      log,
+      secrets: secretsOf(options.secrets),
+      observe: (listener) => engine.observe(listener),
+      address: () => serverAddress(file),
+    },
     notify,
   );
 }
@@ -232,8 +277,12 @@ function timed(opened: OpenedStore, onCommit: ((ms: number) => void) | undefined
 async function toolsOf(options: Composition): Promise<ToolPort> {
   const tools = createToolRegistry([
     fileTools(),
-    ...(options.configTools === undefined ? [] : [{ source: "config" as const, origin: options.configTools.file, tools: options.configTools.tools }]),
-    ...(options.tools === undefined ? [] : [{ source: "code" as const, origin: "createHoldfast({ tools })", tools: options.tools }]),
+    ...(options.configTools === undefined
+      ? []
+      : [{ source: "config" as const, origin: options.configTools.file, tools: options.configTools.tools }]),
+    ...(options.tools === undefined
+      ? []
+      : [{ source: "code" as const, origin: "createHoldfast({ tools })", tools: options.tools }]),
   ]);
   if (options.mcp === undefined || options.trust !== true) return tools;
   const { createMcpTools, readMcpConfig, withMcpTools } = await import("./tools/mcp/index.ts");
@@ -258,7 +307,9 @@ function catalogOf(options: Composition, maxConcurrency: number, tools: ToolPort
 }
 
 /** Opens the store that the options name; one that was handed in stays its owner's to close. */
-async function openStore(options: Composition): Promise<{ store: RunStore & SessionStore; close: () => Promise<void> }> {
+async function openStore(
+  options: Composition,
+): Promise<{ store: RunStore & SessionStore; close: () => Promise<void> }> {
   const { store: wanted } = options;
   if (typeof wanted === "object") return { store: wanted, close: async () => undefined };
   const { openSqliteStore } = await import("./stores/sqlite/index.ts");
@@ -274,7 +325,10 @@ async function openStore(options: Composition): Promise<{ store: RunStore & Sess
 function sqlitePath(url: string): string {
   if (url.startsWith("sqlite:")) return url.slice("sqlite:".length);
   if (/^[a-z][a-z0-9+.-]*:\/\//i.test(url))
-    throw new HoldfastError("usage", `Cannot open the store "${url.split("://")[0]}://…": this build knows sqlite:PATH`);
+    throw new HoldfastError(
+      "usage",
+      `Cannot open the store "${url.split("://")[0]}://…": this build knows sqlite:PATH`,
+    );
   return url;
 }
 
@@ -357,11 +411,16 @@ export async function openWorkspace(request: OpenWorkspaceRequest): Promise<Open
 }
 
 /** What is wrong with definition files, in the catalog or not; opens no store. */
-export async function checkFiles(request: OpenWorkspaceRequest, files: readonly string[]): Promise<readonly Diagnostic[]> {
+export async function checkFiles(
+  request: OpenWorkspaceRequest,
+  files: readonly string[],
+): Promise<readonly Diagnostic[]> {
   const { composition } = await prepare({ ...request, needStore: false });
   const tools = await toolsOf(composition);
   const limits = accessLimits(composition.limits);
-  return catalogOf(composition, composition.trust === true ? limits.ceilings.max_concurrency : 64, tools).checkFiles(files);
+  return catalogOf(composition, composition.trust === true ? limits.ceilings.max_concurrency : 64, tools).checkFiles(
+    files,
+  );
 }
 
 interface Prepared {
@@ -373,13 +432,15 @@ interface Prepared {
 
 async function prepare(request: OpenWorkspaceRequest): Promise<Prepared> {
   const { env } = request;
-  const folder = request.workspace === undefined ? findWorkspace(request.cwd, env) : openWorkspaceFolder(request.workspace);
+  const folder =
+    request.workspace === undefined ? findWorkspace(request.cwd, env) : openWorkspaceFolder(request.workspace);
   const trust = request.trustOnce === true || trustedOnce(env) || openTrust(env).isTrusted(folder.root);
   const loaded = await loadConfig(folder.root, { trusted: trust });
   const { config } = loaded;
   const store = request.store ?? env.HOLDFAST_STORE ?? config.store;
   const session = request.session ?? env.HOLDFAST_SESSION;
-  const workspaceRoot = config.workspace === undefined ? folder.root : openWorkspaceFolder(join(folder.root, config.workspace)).root;
+  const workspaceRoot =
+    config.workspace === undefined ? folder.root : openWorkspaceFolder(join(folder.root, config.workspace)).root;
   const tools = (config.tools ?? []).filter(isTool);
   return {
     config,
@@ -414,7 +475,11 @@ export async function loadConfig(
   workspace: string,
   options: { readonly trusted: boolean },
 ): Promise<{ readonly config: HoldfastConfig; readonly file?: string; readonly diagnostics: readonly Diagnostic[] }> {
-  return loadConfigFile(openWorkspaceFolder(workspace), { ...options, readDocument: readData, packageEntry: import.meta.filename });
+  return loadConfigFile(openWorkspaceFolder(workspace), {
+    ...options,
+    readDocument: readData,
+    packageEntry: import.meta.filename,
+  });
 }
 
 /**
@@ -429,6 +494,9 @@ export async function loadTools(file: string, workspace: string): Promise<readon
   const list: readonly unknown[] = Array.isArray(found) ? found : [found];
   const wrong = list.findIndex((each) => !isTool(each));
   if (wrong >= 0)
-    throw new HoldfastError("usage", `Cannot use the tools of ${file}: item ${wrong + 1} is none; export default [defineTool({…}), …]`);
+    throw new HoldfastError(
+      "usage",
+      `Cannot use the tools of ${file}: item ${wrong + 1} is none; export default [defineTool({…}), …]`,
+    );
   return list.filter(isTool);
 }

@@ -5,6 +5,7 @@ export { type AccessContext, type AccessLimits, DEFAULT_ACCESS_LIMITS } from "./
 export { createAccess } from "./holdfast.ts";
 export { diskCheck, nodeCheck } from "./installation.ts";
 export { type Notice, Notifier, readNotify } from "./notify/index.ts";
+export { refusedToday } from "./preflight.ts";
 export type { RunOutcome } from "./run-outcome.ts";
 export { type SessionDoc, sessionDoc } from "./session-doc.ts";
 export { ToolCallError, type ToolErrorKind, type ToolLog } from "./tool-errors.ts";

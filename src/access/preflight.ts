@@ -15,9 +15,9 @@ import {
   type ToolStep,
   validateBundle,
 } from "../domain/plan/index.ts";
-import type { Budgets, SideEffect } from "../domain/run.ts";
+import type { Budgets, RunHeader, SideEffect } from "../domain/run.ts";
 import type { AgentProfile, PolicyAnswer, Posture } from "../ports/index.ts";
-import type { AccessContext } from "./context.ts";
+import { type AccessContext, ceilingsFor } from "./context.ts";
 
 /** A step as preflight judges it. */
 export interface JudgedStep {
@@ -186,4 +186,20 @@ function priceRefusal(judged: JudgedStep, costAsked: boolean): HoldfastError | u
 
 export function errorDocs(errors: readonly HoldfastError[]): ErrorDoc[] {
   return errors.map((error) => error.toJSON());
+}
+
+/** What would refuse the run if it were to start today (RP-63): trust, policy, posture or a ceiling may have changed. */
+export async function refusedToday(
+  context: AccessContext,
+  run: Pick<RunHeader, "session_id" | "origin" | "budget">,
+  bundle: Bundle,
+): Promise<HoldfastError | undefined> {
+  const owner = await context.store?.getSession(run.session_id);
+  const restricted = run.origin === "automatic" || !context.trusted();
+  const [refused] = await refusals(context, bundle, run.budget, {
+    posture: owner?.posture ?? "ask",
+    ceilings: ceilingsFor(context, restricted),
+    costAsked: false,
+  });
+  return refused;
 }

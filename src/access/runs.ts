@@ -32,7 +32,7 @@ import { followed, followedPublic, operatorEvents, pageOf } from "./events.ts";
 import { examineRun } from "./examining.ts";
 import { findRun } from "./finding.ts";
 import { artifactOf, journalLines, stepsPage } from "./history.ts";
-import { preflightError, refusals } from "./preflight.ts";
+import { preflightError, refusedToday } from "./preflight.ts";
 import { whyRun } from "./reasons.ts";
 import { shownWait } from "./shown-wait.ts";
 import { create, rootOf, type Started, tightened } from "./starting.ts";
@@ -221,13 +221,7 @@ async function resumeRun(context: AccessContext, runId: string, session?: string
 
 /** RP-63: today's ceilings, capabilities, policy and posture count, and a refusal writes nothing (SC-40). */
 async function demandAuthority(context: AccessContext, record: RunRecord): Promise<void> {
-  const owner = await needStore(context).getSession(record.session_id);
-  const restricted = record.origin === "automatic" || !context.trusted();
-  const [refused] = await refusals(context, await bundleOf(context, record), record.budget, {
-    posture: owner?.posture ?? "ask",
-    ceilings: ceilingsFor(context, restricted),
-    costAsked: false,
-  });
+  const refused = await refusedToday(context, record, await bundleOf(context, record));
   if (refused !== undefined) throw refused;
 }
 

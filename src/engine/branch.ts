@@ -5,6 +5,7 @@
 import type { Json } from "../domain/json.ts";
 import type { DefinitionRef, ProgramContext, StepSpec, WaitSpec } from "./program.ts";
 import type { ProgramHost } from "./program-host.ts";
+import { withRetries } from "./retrying-steps.ts";
 
 const NEVER: Promise<never> = new Promise(() => undefined);
 
@@ -31,7 +32,14 @@ export class BranchContext implements ProgramContext {
   }
 
   step(instance: string, spec: StepSpec, input: Json): Promise<Json> {
-    return this.#silent ? NEVER : this.#host.ask(this.#chain, instance, input, { kind: "step", spec });
+    if (this.#silent) return NEVER;
+    const once = (): Promise<Json> =>
+      this.#silent ? NEVER : this.#host.ask(this.#chain, instance, input, { kind: "step", spec });
+    const policy = spec.kind === "tool" ? spec.retry : undefined;
+    if (policy === undefined) return once();
+    const key = `attempts:${instance}#${this.#host.visits(instance) + 1}`;
+    const retry = (each: string, delayMs: number): Promise<void> => this.retry(each, delayMs);
+    return withRetries({ policy, maxRetries: this.#host.maxRetries, key, once, retry });
   }
 
   wait(instance: string, spec: WaitSpec): Promise<Json> {

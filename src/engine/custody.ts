@@ -9,9 +9,11 @@ import type { Claim, Clock, Posture, RunRecord, Timer } from "../ports/index.ts"
 import type { Bundles } from "./bundles.ts";
 import type { JournalWriter } from "./journal-writer.ts";
 import { LeaseClock } from "./leases.ts";
+import { planProgram } from "./programs/plan/index.ts";
 import { TreeExecutor } from "./tree/executor.ts";
 import { type Publish, TreeJournal } from "./tree/journal.ts";
 import { type LoadedRun, loadRun, markInterrupted, treeLedger } from "./tree/loading.ts";
+import { Troubles } from "./troubles.ts";
 import type { EngineLimits, EngineOptions, EnginePorts, LateResult } from "./work.ts";
 
 /** Raised by every change of the engine that replay can see; a process claims only what it knows. */
@@ -50,6 +52,7 @@ export interface Neighbours {
 export class Custody {
   readonly owner: string;
   readonly lease: LeaseClock;
+  readonly troubles: Troubles;
   readonly #options: EngineOptions;
   readonly #ports: EnginePorts;
   readonly #limits: EngineLimits;
@@ -66,6 +69,7 @@ export class Custody {
   constructor(options: EngineOptions, limits: EngineLimits, writer: JournalWriter, neighbours: Neighbours) {
     this.owner = options.ports.ids.uuid();
     this.lease = new LeaseClock(options.ports.clock, limits.lease_ms);
+    this.troubles = new Troubles(options.ports.store, options.ports.clock);
     this.#options = options;
     this.#ports = options.ports;
     this.#limits = limits;
@@ -104,7 +108,10 @@ export class Custody {
       controlVersion,
       writer: this.#writer,
       now: () => this.#ports.clock.now(),
-      publish: this.#neighbours.publish,
+      publish: (runId, events, state) => {
+        this.troubles.heard(root.run_id, events);
+        this.#neighbours.publish(runId, events, state);
+      },
       onPoison: (error) => this.#poisoned(root.run_id, error),
       onControl: () => this.#neighbours.controlMoved(root.run_id),
     });
@@ -117,6 +124,7 @@ export class Custody {
         definition: (key) => this.#neighbours.bundles.definition(root.bundle_hash, key),
         trusted: this.#options.trusted,
         workspace: this.#options.workspace,
+        program: this.#options.program ?? planProgram,
         log: this.#options.log ?? (() => undefined),
         onIdle: (idleTree) => this.#idle(idleTree),
         late: (rootRunId, late) => void this.#late(rootRunId, late),
@@ -205,9 +213,20 @@ export class Custody {
       await this.#neighbours.hear(tree);
       return tree;
     } catch (error) {
-      await this.#ports.store.release(claim.root_run_id, claim.fence).catch(() => undefined);
+      await this.#ports.store.release(claim.root_run_id, claim.fence).catch(() => this.#stuck(claim, error));
       throw error;
     }
+  }
+
+  /** It could neither be loaded nor given up: the second is tried until the store takes it. */
+  #stuck(claim: Claim, error: unknown): void {
+    const { root_run_id, fence } = claim;
+    const known = HoldfastError.is(error);
+    this.troubles.letGo(
+      root_run_id,
+      fence,
+      known ? error : new HoldfastError("storage", "Cannot load the run: the store failed"),
+    );
   }
 
   async #load(claim: Claim): Promise<TreeExecutor> {
@@ -240,6 +259,7 @@ export class Custody {
     for (const run of loaded.values()) held.tree.journal.adopt(run.state, run.tip);
     // the claim counted this recovery already. After so many without progress the run is parked, and says so.
     held.tree.recoveries = claim.recoveries;
+    for (const id of claim.leases ?? []) held.tree.journal.leases.add(id);
     const parked = claim.recoveries >= this.#limits.recoveries;
     markInterrupted(held.tree, parked ? "no_progress" : "the process that ran it has ended", { queued: parked });
     return held.tree;
@@ -290,13 +310,16 @@ export class Custody {
     held.tree.drop();
     this.drop(held);
     // The lease is given up so that anyone, this process included, may load what is durable and go on.
-    if (error.code !== "conflict")
-      void this.#ports.store.release(rootRunId, held.tree.journal.fence).catch(() => undefined);
+    if (error.code !== "conflict") this.troubles.letGo(rootRunId, held.tree.journal.fence, error);
   }
 
   /** Resolves when this process can claim. */
   register(): Promise<void> {
-    this.#registered ??= this.#ports.store.registerOwner(this.owner);
+    // One that failed is tried anew by the next who needs it: a store that heals is used again (GD-31).
+    this.#registered ??= this.#ports.store.registerOwner(this.owner).catch((error: unknown) => {
+      this.#registered = undefined;
+      throw error;
+    });
     return this.#registered;
   }
 
@@ -337,6 +360,7 @@ export class Custody {
   async close(): Promise<void> {
     if (this.#closed) return;
     this.#closed = true;
+    this.troubles.close();
     await this.#writer.idle();
     for (const held of [...this.#held.values()]) {
       const { fence } = held.tree.journal;

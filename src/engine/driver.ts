@@ -128,7 +128,7 @@ export class Driver {
         },
       ]);
     } catch {
-      // The lease runs out by itself; the next taker tries again.
+      // The engine gives the lease up once the store takes it again (`Troubles`), or it runs out by itself.
     }
   }
 

@@ -8,7 +8,7 @@ import type { Json } from "../domain/json.ts";
 import { foldLedger } from "../domain/ledger.ts";
 import { type Bundle, definitionKey } from "../domain/plan/index.ts";
 import { isTerminal, type RunHeader } from "../domain/run.ts";
-import { haltedSteps, initialState } from "../domain/state.ts";
+import { haltedSteps, initialState, type RunState } from "../domain/state.ts";
 import type { Claim, SignalKind } from "../ports/index.ts";
 import { Bundles } from "./bundles.ts";
 import { Custody, type Held } from "./custody.ts";
@@ -16,10 +16,11 @@ import { JournalWriter } from "./journal-writer.ts";
 import type { Recorded } from "./replay.ts";
 import { SIGNAL_WAIT_MS, SignalBox } from "./signal-box.ts";
 import type { TreeExecutor } from "./tree/executor.ts";
-import { revive } from "./tree/loading.ts";
+import { revive, suspendForNondeterminism } from "./tree/loading.ts";
 import { wake } from "./tree/parents.ts";
 import { copyOf } from "./tree/retrying.ts";
 import { stopRun } from "./tree/stopping.ts";
+import type { Trouble } from "./troubles.ts";
 import { type Subscriber, Watchers } from "./watchers.ts";
 import { DEFAULT_LIMITS, type EngineLimits, type EngineOptions, type EnginePorts, type How } from "./work.ts";
 
@@ -172,6 +173,11 @@ export class Engine {
     return this.#custody.idle(rootRunId);
   }
 
+  /** What keeps a tree from going on here, though it should. */
+  troubleOf(rootRunId: string): Trouble | undefined {
+    return this.#custody.troubles.of(rootRunId);
+  }
+
   // ── going on ────────────────────────────────────────────────────────────────────────────────────────────────
 
   /**
@@ -191,13 +197,15 @@ export class Engine {
     const root = tree.state(tree.rootRunId);
     if (isTerminal(root.status)) return tree.settleDown();
     const parked = tree.recoveries >= this.limits.recoveries && how === "auto";
-    if (parked || !this.#mayContinue(tree, how)) return tree.settleDown();
+    if (parked || !this.#mayContinue(tree, how) || !(await this.#isAuthorised(tree, how))) return tree.settleDown();
     try {
       await revive(tree, held.loaded);
     } catch (error) {
       tree.runs.clear();
       held.reviving = undefined;
       this.options.log?.("error", "cannot continue", { root_run_id: tree.rootRunId, error });
+      // what a person asked for is refused and nothing written; else the run says why it stands still.
+      if (how !== "explicit") suspendForNondeterminism(tree, error);
       tree.settleDown();
       if (how === "explicit") throw error;
       return;
@@ -214,6 +222,13 @@ export class Engine {
         if (tree.state(run.runId).status === "suspended" && haltedSteps(tree.state(run.runId)).length > 0)
           wake(tree, run);
     tree.settleDownSoon();
+  }
+
+  /** SC-40: what was interrupted goes on by itself only where it could start today. */
+  async #isAuthorised(tree: TreeExecutor, how: How): Promise<boolean> {
+    const { header, waits } = tree.state(tree.rootRunId);
+    if (how !== "auto" || !waits.some((wait) => wait.type === "recovery")) return true;
+    return (await this.options.authorised?.(header, await this.bundleOf(header.bundle_hash))) ?? true;
   }
 
   /** repair allows no continue; a run that waits for a person is not continued, but its programs may be needed. */
@@ -234,7 +249,7 @@ export class Engine {
     const root = tree.state(tree.rootRunId);
     if (how === "auto" && root.waits.some((wait) => wait.type === "paused" || wait.type === "budget")) return false;
     if (how === "raised") return root.waits.every((wait) => wait.type !== "paused");
-    if (how === "auto" && this.options.recovery === "manual") return root.status === "queued";
+    if (how === "auto" && this.options.recovery === "manual") return root.status === "queued" || wasNotAdmitted(root);
     return true;
   }
 
@@ -277,6 +292,11 @@ export class Engine {
   close(): Promise<void> {
     return this.#custody.close();
   }
+}
+
+/** It was let go of by itself because nothing of it could begin: that is no crash, and nobody has to be asked (GD-27). */
+function wasNotAdmitted(root: RunState): boolean {
+  return root.waits.some((wait) => wait.type === "recovery" && wait.due_at_ms !== undefined);
 }
 
 function keyedRun(error: unknown): string | undefined {

@@ -14,6 +14,7 @@ function live(
   problem: (text: string) => void = () => undefined,
 ): LiveRun {
   return {
+    maxRetries: 8,
     go,
     isOpen: () => true,
     skip: () => undefined,

@@ -198,6 +198,16 @@ export class ProgramHost {
     this.#live.nondeterminism(message);
   }
 
+  /** How often the program has entered a place. */
+  visits(instance: string): number {
+    return this.#visits.get(instance) ?? 0;
+  }
+
+  /** Retries of the run's budget as it was created: a raised one changes no decision of the past. */
+  get maxRetries(): number {
+    return this.#live.maxRetries;
+  }
+
   nextVisit(instance: string): number {
     const visit = (this.#visits.get(instance) ?? 0) + 1;
     this.#visits.set(instance, visit);

@@ -57,6 +57,8 @@ export type Request = OpenRequest | CancelRequest;
 
 /** The executor of the run's tree, as one host sees it. */
 export interface LiveRun {
+  /** Of the run's budget as it was created. */
+  readonly maxRetries: number;
   go(request: Request): void;
   /** Whether the request's visit is queued, running or suspended. */
   isOpen(request: OpenRequest): boolean;

@@ -55,8 +55,16 @@ export class SignalBox {
     const { store } = this.#options.ports;
     const record = await store.getTree(rootRunId);
     if (record === undefined) throw new HoldfastError("conflict", `Cannot go on with the run ${rootRunId}: it is gone`);
+    await this.#lookAtPosture(rootRunId, record.session_id);
     for (const signal of await store.signals({ root_run_id: rootRunId })) this.#take(signal);
     return record.control_version;
+  }
+
+  /** A posture that was changed meanwhile counts for what was prepared and not sent yet (R-1). */
+  async #lookAtPosture(rootRunId: string, sessionId: string): Promise<void> {
+    const session = await this.#options.ports.sessions.getSession(sessionId);
+    const held = this.#custody.held(rootRunId);
+    if (session !== undefined && held !== undefined) held.tree.posture = session.posture;
   }
 
   /** Takes in what was asked while nobody held the tree: what ends or pauses it comes before it goes on. */

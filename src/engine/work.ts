@@ -1,7 +1,7 @@
 /** The words that the parts of the engine share: what it is given, and what is open in a run tree. */
 import type { Json } from "../domain/json.ts";
-import type { Definition } from "../domain/plan/definition.ts";
-import type { Failure, SideEffect, StopReason } from "../domain/run.ts";
+import type { Bundle, Definition } from "../domain/plan/definition.ts";
+import type { Failure, RunHeader, SideEffect, StopReason } from "../domain/run.ts";
 import type {
   AgentPort,
   Clock,
@@ -14,6 +14,7 @@ import type {
   ToolPort,
 } from "../ports/index.ts";
 import type { LazyAbort } from "./lazy-abort.ts";
+import type { Program } from "./program.ts";
 import type { ProgramHost } from "./program-host.ts";
 import type { ChildRequest, StepRequest, WaitRequest } from "./requests.ts";
 
@@ -55,7 +56,11 @@ export interface EngineOptions {
   readonly recovery?: "auto" | "manual";
   /** Whether the workspace is trusted now; asked at every dispatch (RP-20). */
   readonly trusted: () => boolean;
+  /** Whether a run would be allowed to start today; asked before an interrupted one goes on by itself (RP-63). */
+  readonly authorised?: (root: RunHeader, bundle: Bundle) => Promise<boolean>;
   readonly workspace: string;
+  /** The interpreter of a definition; default: that of plans. */
+  readonly program?: (definition: Definition) => Program;
   readonly log?: (level: "info" | "warn" | "error", message: string, details: Record<string, unknown>) => void;
 }
 

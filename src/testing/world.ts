@@ -8,7 +8,7 @@ import { HoldfastError } from "../domain/errors.ts";
 import type { EventBody, RunEvent } from "../domain/events.ts";
 import { dispatchId, parseEvents } from "../domain/journal.ts";
 import { canonicalJson, hashJson, type Json } from "../domain/json.ts";
-import { type Bundle, bundleHash, type Definition, rootDefinition } from "../domain/plan/index.ts";
+import { applyDefaults, type Bundle, bundleHash, type Definition, rootDefinition } from "../domain/plan/index.ts";
 import { type Budgets, type Durability, isTerminal, type RunHeader, type SideEffect } from "../domain/run.ts";
 import type { RunState } from "../domain/state.ts";
 import { Driver, ENGINE_VERSION, Engine, type EngineLimits, loadRun, unpackText } from "../engine/index.ts";
@@ -271,7 +271,7 @@ export class World {
   /** Starts a run of the root definition; resolves when it is durable, and never in a process that is gone. */
   async start(process: WorldProcess, options: StartOptions = {}): Promise<string> {
     const root = rootDefinition(this.bundle) as Definition;
-    const args = options.args ?? {};
+    const args = applyDefaults(root.input_schema, options.args ?? {});
     const run_id = this.#ids.uuid();
     const header: RunHeader = {
       run_id,

@@ -4,8 +4,9 @@
  * again when something was freed or after a while. When nothing else of its tree goes on for longer than the
  * admission timeout, the tree is let go of and tried later, so that it holds up nobody.
  */
-import { dispatchId } from "../../domain/journal.ts";
+
 import type { EventBody } from "../../domain/events.ts";
+import { dispatchId } from "../../domain/journal.ts";
 import { isTerminal } from "../../domain/run.ts";
 import { openSteps } from "../../domain/state.ts";
 import type { ResourceClaim, Timer } from "../../ports/index.ts";
@@ -77,9 +78,20 @@ export class Admission {
   async wait(job: Job, why: NotAdmitted): Promise<boolean> {
     const before = this.#waiting.get(job);
     const again = await new Promise<boolean>((resolve) => {
-      const waiter: Waiter = { job, why, sinceMs: before?.sinceMs ?? this.#tree.now(), tries: (before?.tries ?? 0) + 1, parked: true, wake: resolve };
+      const waiter: Waiter = {
+        job,
+        why,
+        sinceMs: before?.sinceMs ?? this.#tree.now(),
+        tries: (before?.tries ?? 0) + 1,
+        parked: true,
+        wake: resolve,
+      };
       this.#waiting.set(job, waiter);
-      if (why.on === "owner") void why.free?.then(() => this.#wake(waiter), () => undefined);
+      if (why.on === "owner")
+        void why.free?.then(
+          () => this.#wake(waiter),
+          () => undefined,
+        );
       this.#watch();
       this.#arm();
     });
@@ -131,7 +143,8 @@ export class Admission {
     const limit = this.#tree.services.limits.admission_timeout_ms;
     let at = now + POLL_MS;
     for (const { sinceMs, tries, why } of this.#waiting.values()) {
-      if (why.on === "owner" && why.free === undefined) at = Math.min(at, now + FIRST_ASK_MS * 2 ** Math.min(tries - 1, 10));
+      if (why.on === "owner" && why.free === undefined)
+        at = Math.min(at, now + FIRST_ASK_MS * 2 ** Math.min(tries - 1, 10));
       if (sinceMs + limit > now) at = Math.min(at, sinceMs + limit);
     }
     this.#timer = this.#tree.ports.clock.at(at, () => this.#due());
@@ -190,7 +203,8 @@ function letGo(tree: TreeExecutor, waits: (job: Job) => boolean): boolean {
 function standsBut(tree: TreeExecutor, run: ActiveRun, waits: (job: Job) => boolean): boolean {
   if (run.host.busy || run.delays.size > 0 || run.cancels.size > 0 || run.stopping !== undefined) return false;
   for (const job of run.jobs.values()) {
-    const child = job.request.kind === "child" ? tree.state(run.runId).steps.get(job.instance)?.child_run_id : undefined;
+    const child =
+      job.request.kind === "child" ? tree.state(run.runId).steps.get(job.instance)?.child_run_id : undefined;
     if (job.stage !== "waiting" && !waits(job) && child === undefined) return false;
   }
   return true;
@@ -202,6 +216,10 @@ function suspendRun(tree: TreeExecutor, runId: string, due_at_ms: number): void 
   const open = openSteps(state, ["queued", "running"]);
   const events: EventBody[] = open.map((step) => ({ type: "step_suspended", step_id: step.id, reason }));
   const wait_id = `w-${state.last_sequence + events.length + 1}`;
-  events.push({ type: "run_suspended", reason, wait: { ...newWait(tree, runId, { type: "recovery", reason, due_at_ms }), wait_id } });
+  events.push({
+    type: "run_suspended",
+    reason,
+    wait: { ...newWait(tree, runId, { type: "recovery", reason, due_at_ms }), wait_id },
+  });
   tree.append(runId, events);
 }

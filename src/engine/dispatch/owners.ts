@@ -35,7 +35,12 @@ export function canBeAsked(tool: ToolDescriptor | undefined, step: Pick<StepStat
  * The owner's last word on an attempt: undefined when it cannot be asked, or when nobody waits for it any more. What
  * is at work is asked again; a plain tool without receipt or plan is looked up once (DESIGN §6).
  */
-export async function ownerWord(tree: TreeExecutor, job: Job, name: string, tool: ToolDescriptor): Promise<Word | undefined> {
+export async function ownerWord(
+  tree: TreeExecutor,
+  job: Job,
+  name: string,
+  tool: ToolDescriptor,
+): Promise<Word | undefined> {
   let told = false;
   for (let n = 0; ; n++) {
     const step = tree.state(job.run.runId).steps.get(job.instance);
@@ -43,8 +48,10 @@ export async function ownerWord(tree: TreeExecutor, job: Job, name: string, tool
     if (step === undefined || how === undefined) return undefined;
     const answer = await askOnce(tree, job, name, how, step);
     if (nobodyWaits(tree, job)) return undefined;
-    if ("receipt" in answer && answer.receipt !== undefined && step.receipt === undefined) await keepReceipt(tree, job, answer.receipt);
-    if (answer.type === "running" && how === "lookup" && tool.can_handoff !== true && !canObserve(tree, job, tool)) return answer;
+    if ("receipt" in answer && answer.receipt !== undefined && step.receipt === undefined)
+      await keepReceipt(tree, job, answer.receipt);
+    if (answer.type === "running" && how === "lookup" && tool.can_handoff !== true && !canObserve(tree, job, tool))
+      return answer;
     if (answer.type !== "running" && answer.type !== "deferred") return answer;
     if (job.abort.signal.aborted && !told) {
       told = true;
@@ -80,7 +87,11 @@ async function tellToStop(tree: TreeExecutor, job: Job, name: string, step: Step
   const dispatch_id = dispatchId(job.run.runId, job.instance, step.attempts);
   const query = { dispatch_id, ...(step.receipt === undefined ? {} : { receipt: step.receipt }) };
   await tree.ports.tools.cancel?.(name, query).catch((error: unknown) => {
-    tree.services.log("warn", "an owner could not be told to stop", { run_id: job.run.runId, step_id: job.instance, error });
+    tree.services.log("warn", "an owner could not be told to stop", {
+      run_id: job.run.runId,
+      step_id: job.instance,
+      error,
+    });
   });
 }
 
@@ -103,15 +114,24 @@ function untilAskedAgain(tree: TreeExecutor, job: Job, ms: number): Promise<void
 export async function keepReceipt(tree: TreeExecutor, job: Job, given: Json): Promise<void> {
   const { runId } = job.run;
   const refuse = (why: string): never => {
-    throw new HoldfastError("conflict", `Cannot keep the receipt of "${job.instance}": ${why}; the one that is stored stands`);
+    throw new HoldfastError(
+      "conflict",
+      `Cannot keep the receipt of "${job.instance}": ${why}; the one that is stored stands`,
+    );
   };
   const receipt = normalizeJson(given);
   const step = tree.closed || job.run.ended ? undefined : tree.state(runId).steps.get(job.instance);
-  const open = step !== undefined && step.visit === job.request.visit && (step.status === "running" || step.was === "running");
+  const open =
+    step !== undefined && step.visit === job.request.visit && (step.status === "running" || step.was === "running");
   if (!open || job.ended || job.givenUp) return refuse("the attempt has ended");
   if (step.receipt === undefined) tree.append(runId, [{ type: "receipt", step_id: job.instance, receipt }]);
   else if (canonicalJson(step.receipt) !== canonicalJson(receipt)) {
-    tree.appendLate({ run_id: runId, step_id: job.instance, attempt: step.attempts, result: { type: "another_receipt", receipt } });
+    tree.appendLate({
+      run_id: runId,
+      step_id: job.instance,
+      attempt: step.attempts,
+      result: { type: "another_receipt", receipt },
+    });
     await tree.journal.barrier();
     return refuse("its owner gave another one before");
   }
@@ -122,4 +142,3 @@ export async function keepReceipt(tree: TreeExecutor, job: Job, given: Json): Pr
 export function neverHandedOff(step: Pick<StepState, "intent" | "handed_off" | "receipt">): boolean {
   return step.intent !== undefined && step.handed_off !== true && step.receipt === undefined;
 }
-

@@ -11,8 +11,8 @@ import type { TreeExecutor } from "../tree/executor.ts";
 import { approvalWait, repairWait, suspendStep } from "../tree/waiting.ts";
 import { clip } from "../values.ts";
 import { isDropped, type Job } from "../work.ts";
-import { authorise, currentPosture, resolveSecrets } from "./authority.ts";
 import type { NotAdmitted } from "./admission.ts";
+import { authorise, currentPosture, resolveSecrets } from "./authority.ts";
 import { intent } from "./index.ts";
 import { checkOutput } from "./output.ts";
 import { keepReceipt, ownerWord, type Word } from "./owners.ts";
@@ -57,7 +57,8 @@ export class ToolDispatch {
     if (cleared === undefined || isDropped(job)) return undefined;
     const { tool, posture, secrets } = cleared;
     const attempt = nextAttempt(tree, job);
-    const planned = tool.can_handoff === true || spec.resources !== undefined ? await this.#admit(job, spec, tool, attempt) : {};
+    const planned =
+      tool.can_handoff === true || spec.resources !== undefined ? await this.#admit(job, spec, tool, attempt) : {};
     if (planned.missing !== undefined) return planned.missing;
     if (isDropped(job) || tree.paused) {
       tree.dispatch.admission.giveBack(job, attempt);
@@ -71,7 +72,16 @@ export class ToolDispatch {
     });
     tree.append(job.run.runId, [body], { control: tool.side_effect !== "read_only" });
     const approved = grant !== undefined;
-    await this.#send(job, { spec, tool, posture, input: secrets.input, secrets: secrets.values, attempt, redispatch: 0, approved });
+    await this.#send(job, {
+      spec,
+      tool,
+      posture,
+      input: secrets.input,
+      secrets: secrets.values,
+      attempt,
+      redispatch: 0,
+      approved,
+    });
     return undefined;
   }
 
@@ -79,7 +89,8 @@ export class ToolDispatch {
   async #clear(job: Job, spec: ToolSpec, grant: string | undefined): Promise<Cleared | undefined> {
     const tree = this.#tree;
     const tool = tree.ports.tools.describe(spec.tool);
-    const refuse = (side_effect: SideEffect, reason: Failure): undefined => void this.#refuse(job, spec, side_effect, reason);
+    const refuse = (side_effect: SideEffect, reason: Failure): undefined =>
+      void this.#refuse(job, spec, side_effect, reason);
     if (tool === undefined) return refuse("mutating", failure("unknown_reference", `there is no tool "${spec.tool}"`));
     // Read-only work runs under every posture, so only work that a posture can forbid asks the store each time.
     const posture = tool.side_effect === "read_only" ? tree.posture : await currentPosture(tree);
@@ -131,13 +142,7 @@ export class ToolDispatch {
   }
 
   /** True when the owner's answer settled the step or made it wait; false when the table goes on. */
-  async #applyOwner(
-    job: Job,
-    spec: ToolSpec,
-    tool: ToolDescriptor,
-    step: StepState,
-    answer: Word,
-  ): Promise<boolean> {
+  async #applyOwner(job: Job, spec: ToolSpec, tool: ToolDescriptor, step: StepState, answer: Word): Promise<boolean> {
     if (isDropped(job)) {
       heardAfterStop(job, spec, answer);
       return true;
@@ -149,7 +154,11 @@ export class ToolDispatch {
       case "failed":
         this.#tree.fail(
           job,
-          withKind(failure("execution_failed", `the tool "${spec.tool}" reported a failure`, answer.retryable), spec, tool),
+          withKind(
+            failure("execution_failed", `the tool "${spec.tool}" reported a failure`, answer.retryable),
+            spec,
+            tool,
+          ),
           answer.message,
         );
         return true;
@@ -223,6 +232,13 @@ export class ToolDispatch {
     suspendStep(tree, job, reason, approvalWait(tree, job, asked(spec, tool)));
   }
 
+  /** The posture was changed after the step was allowed and before it was sent (R-1). */
+  #forbiddenMeanwhile({ spec, tool, posture }: Handover): Failure | undefined {
+    if (tool.side_effect === "read_only" || this.#tree.posture === posture) return undefined;
+    const answer = authorise(this.#tree, spec, tool, this.#tree.posture);
+    return answer.type === "refuse" ? answer.failure : undefined;
+  }
+
   async #send(job: Job, handover: Handover): Promise<void> {
     const { tool } = handover;
     const tree = this.#tree;
@@ -235,6 +251,11 @@ export class ToolDispatch {
     if (barrier !== undefined) await barrier;
     if (tool.can_handoff === true) await this.#handOff(job, tool);
     if (isDropped(job)) return this.#neverSent(job);
+    const forbidden = this.#forbiddenMeanwhile(handover);
+    if (forbidden !== undefined) {
+      job.ended = true;
+      return tree.fail(job, forbidden);
+    }
     // R-5: in the same tick as the hand-over. Without a lease the tree is another's: let it go.
     if (!tree.services.lease.mayDispatch()) return tree.broken(tree.leaseLost());
     const answer = await this.#call(job, handover);

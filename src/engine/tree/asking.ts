@@ -17,6 +17,9 @@ import { resumeWait } from "./waiting.ts";
 
 export function liveRun(tree: TreeExecutor, run: ActiveRun): LiveRun {
   return {
+    get maxRetries() {
+      return tree.journal.run(run.runId).header.budget.max_retries;
+    },
     go: (request) => ask(tree, run, request),
     isOpen: (request) => isOpen(tree, run, request),
     skip: (instance, visit, reason) =>

@@ -13,8 +13,8 @@ import type { Posture } from "../../ports/index.ts";
 import { Dispatch } from "../dispatch/index.ts";
 import type { LeaseGuard } from "../leases.ts";
 import { Permits } from "../permits.ts";
+import type { Program } from "../program.ts";
 import { type Ended, ProgramHost } from "../program-host.ts";
-import { planProgram } from "../programs/plan/index.ts";
 import { type Delivery, NOTHING_RECORDED, type Outcome, type Recorded } from "../replay.ts";
 import { clip } from "../values.ts";
 import type { ActiveRun, EngineLimits, EnginePorts, Job, LateResult } from "../work.ts";
@@ -35,6 +35,7 @@ export interface TreeServices {
   /** What the start of the root said about trust; a later revocation counts (RP-20). */
   readonly trusted: () => boolean;
   readonly workspace: string;
+  readonly program: (definition: Definition) => Program;
   readonly log: (level: "info" | "warn" | "error", message: string, details: Record<string, unknown>) => void;
   /** The tree has nothing left to do here; it is released or about to be. */
   readonly onIdle: (tree: TreeExecutor) => void;
@@ -190,7 +191,12 @@ export class TreeExecutor {
       ended: false,
     };
     const active = run as ActiveRun;
-    active.host = new ProgramHost(planProgram(definition), header.args ?? null, recorded, liveRun(this, active));
+    active.host = new ProgramHost(
+      this.services.program(definition),
+      header.args ?? null,
+      recorded,
+      liveRun(this, active),
+    );
     this.runs.set(header.run_id, active);
     return active;
   }

@@ -185,7 +185,9 @@ export class TreeJournal {
       const event: RunEvent = woke === undefined ? { ...body, sequence, at_ms } : { ...body, sequence, at_ms, woke };
       woke = undefined;
       const line = encodeEvent(event, (artifact) => this.#artifacts.push(artifact));
-      if (this.leases.size > 0) for (const attempt of attemptsEnded(run.state, event)) this.freeLease(dispatchId(runId, attempt.step_id, attempt.attempt));
+      if (this.leases.size > 0)
+        for (const attempt of attemptsEnded(run.state, event))
+          this.freeLease(dispatchId(runId, attempt.step_id, attempt.attempt));
       run.state = evolve(run.state, event);
       run.pending.push(event);
       run.text += line;
@@ -353,10 +355,20 @@ export class TreeJournal {
  * Attempts that an event ends, or sends away for a person's approval: what they held is free with it. A step that had
  * not begun yet may have claimed for the attempt that was to come.
  */
-function attemptsEnded(state: RunState, event: RunEvent): readonly { readonly step_id: string; readonly attempt: number }[] {
+function attemptsEnded(
+  state: RunState,
+  event: RunEvent,
+): readonly { readonly step_id: string; readonly attempt: number }[] {
   const asks = event.type === "step_suspended" && event.wait?.type === "tool_approval";
   const again = event.type === "repaired" && event.resolution === "retry";
-  if (event.type !== "step_completed" && event.type !== "step_failed" && event.type !== "step_cancelled" && !asks && !again) return [];
+  if (
+    event.type !== "step_completed" &&
+    event.type !== "step_failed" &&
+    event.type !== "step_cancelled" &&
+    !asks &&
+    !again
+  )
+    return [];
   const { step_id } = event;
   const attempts = state.steps.get(step_id)?.attempts ?? 0;
   return [attempts, attempts + 1].map((attempt) => ({ step_id, attempt }));

@@ -9,6 +9,7 @@ import { addUsage, foldLedger, type Ledger } from "../../domain/ledger.ts";
 import { isTerminal, type RunHeader } from "../../domain/run.ts";
 import { evolve, initialState, openSteps, type RunState } from "../../domain/state.ts";
 import type { RunRecord, RunStore, Segment } from "../../ports/index.ts";
+import { canBeAsked } from "../dispatch/owners.ts";
 import { type Recorded, Recording } from "../replay.ts";
 import { hydrateEvents, readArtifact, unpackText } from "../values.ts";
 import type { TreeExecutor } from "./executor.ts";
@@ -148,8 +149,7 @@ function interruptedWait(
   }
   if (step.status !== "running" || step.side_effect !== "mutating") return undefined;
   const tool = step.tool === undefined ? undefined : tree.ports.tools.describe(step.tool);
-  const observable = tool?.can_observe === true && step.receipt !== undefined;
-  if (observable || tool?.can_lookup === true) return undefined;
+  if (canBeAsked(tool, step)) return undefined;
   return repairWaitFor(tree, runId, step.id, step.tool ?? step.id, "its process ended before it answered");
 }
 
@@ -171,3 +171,16 @@ export async function revive(tree: TreeExecutor, loaded: ReadonlyMap<string, Loa
       );
   }
 }
+
+/** R-19: a program that asks for something else than was recorded is suspended with that reason, in one event. */
+export function suspendForNondeterminism(tree: TreeExecutor, error: unknown): void {
+  if (!HoldfastError.is(error) || error.code !== "nondeterminism") return;
+  const runId = (error.details as { run_id?: string } | undefined)?.run_id;
+  if (runId === undefined) return;
+  const state = tree.state(runId);
+  if (isTerminal(state.status) || state.waits.some((wait) => wait.reason?.startsWith(NONDETERMINISM) === true)) return;
+  const reason = `${NONDETERMINISM}: ${error.message}`;
+  tree.append(runId, [{ type: "run_suspended", reason, wait: newWait(tree, runId, { type: "recovery", reason }) }]);
+}
+
+const NONDETERMINISM = "nondeterminism";

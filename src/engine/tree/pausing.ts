@@ -6,6 +6,7 @@ import type { EventBody } from "../../domain/events.ts";
 import type { JsonObject } from "../../domain/json.ts";
 import { isTerminal } from "../../domain/run.ts";
 import { openSteps } from "../../domain/state.ts";
+import { canBeAsked, neverHandedOff } from "../dispatch/owners.ts";
 import { atMost } from "../timing.ts";
 import type { TreeExecutor } from "./executor.ts";
 import { newWait, repairWaitFor } from "./waiting.ts";
@@ -20,6 +21,7 @@ export async function pauseTree(tree: TreeExecutor, payload: JsonObject): Promis
     run.delays.clear();
   }
   tree.permits.sweep();
+  tree.dispatch.admission.sweep();
   const running = [...tree.runs.values()].flatMap((run) =>
     [...run.jobs.values()].filter((job) => job.stage === "running" && job.request.kind === "step" && !job.ended),
   );
@@ -52,7 +54,10 @@ function pauseRun(tree: TreeExecutor, runId: string, why: string): void {
       step.status === "running" &&
       step.side_effect === "mutating" &&
       step.child_run_id === undefined &&
-      job?.ended !== true;
+      job?.ended !== true &&
+      !neverHandedOff(step) &&
+      // Whoever can be asked is asked when the run goes on, as after a crash.
+      !canBeAsked(step.tool === undefined ? undefined : tree.ports.tools.describe(step.tool), step);
     const wait = lost
       ? {
           ...newWait(

@@ -8,6 +8,7 @@ import { settleAgent } from "../../domain/ledger.ts";
 import { definitionKey, frontier } from "../../domain/plan/index.ts";
 import { failure, isTerminal, type StopReason } from "../../domain/run.ts";
 import { openSteps, type RunState, type StepState } from "../../domain/state.ts";
+import { neverHandedOff } from "../dispatch/owners.ts";
 import { CANCELLED_PREFIX } from "../replay.ts";
 import type { OpenRequest } from "../requests.ts";
 import { atMost } from "../timing.ts";
@@ -89,6 +90,7 @@ async function stopJobs(tree: TreeExecutor, jobs: readonly Job[], reason: StopRe
   }
   tree.permits.sweep();
   tree.dispatch.agents.sweep();
+  tree.dispatch.admission.sweep();
   if (running.length === 0) return;
   // a barrier comes before a cancel signal.
   const barrier = tree.journal.barrier();
@@ -110,7 +112,8 @@ function isAgent(job: Job): boolean {
 
 /** Whether what became of a stopped step cannot be known. */
 function isUnknown(tree: TreeExecutor, runId: string, step: StepState): boolean {
-  if (step.side_effect !== "mutating") return false;
+  // GD-41: the hand-over had not begun, so nobody can have done anything.
+  if (step.side_effect !== "mutating" || neverHandedOff(step)) return false;
   const wait = tree.state(runId).waits.find((w) => w.step_id === step.id);
   if (wait !== undefined) return wait.type === "repair";
   const running = step.status === "running" || step.was === "running";

@@ -3,6 +3,7 @@ import { HoldfastError } from "../../domain/errors.ts";
 import { type Json, setOwn } from "../../domain/json.ts";
 import type { SessionPatch, SessionRecord } from "../../ports/index.ts";
 import { bindText, type Db } from "./driver.ts";
+import { FIRST_TERMINAL } from "./schema.ts";
 
 const LARGEST_PAGE = 200;
 
@@ -89,6 +90,13 @@ export function updateSession(
     row.s,
   );
   if (changed.changes === 0) throw taken(session.name);
+  // R-1: an intent that was prepared under the old posture is refused; its holder looks again.
+  if (session.posture !== before.posture)
+    db.run(
+      `UPDATE trees SET control_version = control_version + 1
+        WHERE ended = 0 AND n IN (SELECT n FROM runs WHERE root IS NULL AND s = ? AND status < ${FIRST_TERMINAL})`,
+      row.s,
+    );
   return session;
 }
 

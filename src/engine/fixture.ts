@@ -29,7 +29,7 @@ import type {
   ToolOutcome,
   ToolPort,
 } from "../ports/index.ts";
-import { ENGINE_VERSION, Engine, type EngineLimits, loadRun, systemClock, systemIds } from "./index.ts";
+import { ENGINE_VERSION, Engine, type EngineLimits, type EngineOptions, loadRun, systemClock, systemIds } from "./index.ts";
 
 export interface FakeTool {
   readonly side_effect?: SideEffect;
@@ -219,6 +219,7 @@ export interface FixtureOptions {
   readonly recovery?: "auto" | "manual";
   readonly trusted?: boolean;
   readonly clock?: Clock;
+  readonly authorised?: EngineOptions["authorised"];
   /** Errors that the engine logs are expected. */
   readonly quiet?: boolean;
 }
@@ -260,6 +261,7 @@ export async function fixture(options: FixtureOptions): Promise<Fixture> {
     ...(options.limits === undefined ? {} : { limits: options.limits }),
     recovery: options.recovery ?? "auto",
     trusted: () => options.trusted ?? true,
+    ...(options.authorised === undefined ? {} : { authorised: options.authorised }),
     workspace: "/tmp",
     log: (level, message, details) => {
       if (level === "error" && options.quiet !== true) console.error(message, details);

@@ -1,7 +1,7 @@
 /**
  * Trees that this process had to let go of because something failed under them (R-4, C34): a full disk, a store that
- * does not answer, a bug. Their lease is given up so that anyone may load what is durable and go on; where it fails
- * again and again without getting further, each time after a longer pause, so that nothing spins. A lease that
+ * does not answer, a bug. Their lease is given up at once so that whoever is asked to may go on; where it fails again
+ * and again without getting further, drivers are told to come later each time, so that nothing spins. A lease that
  * cannot be given up now is given up as soon as the store takes it: no restart is needed (GD-31).
  */
 import type { ErrorCode, HoldfastError } from "../domain/errors.ts";
@@ -17,7 +17,7 @@ export interface Trouble {
   readonly code: ErrorCode;
   readonly message: string;
   readonly since_ms: number;
-  /** When the tree is offered again at the latest attempt; epoch ms. */
+  /** When drivers are to try again, epoch ms. */
   readonly again_at_ms: number;
 }
 
@@ -42,7 +42,7 @@ export class Troubles {
     return this.#of.get(rootRunId);
   }
 
-  /** Gives the lease up: at once the first time, then after a pause that doubles. */
+  /** Gives the lease up, due again at once the first time, then after a pause that doubles. */
   letGo(rootRunId: string, fence: number, error: HoldfastError): void {
     if (this.#closed) return;
     const before = this.#of.get(rootRunId);
@@ -62,15 +62,16 @@ export class Troubles {
     this.#of.delete(rootRunId);
     this.#of.set(rootRunId, entry);
     if (this.#of.size > MOST_REMEMBERED) this.#forgetOldest();
-    if (pause === 0) void this.#release(rootRunId, fence, entry, 0);
-    else entry.timer = this.#clock.at(now + pause, () => void this.#release(rootRunId, fence, entry, 0));
+    void this.#release(rootRunId, fence, entry, 0);
   }
 
   async #release(rootRunId: string, fence: number, entry: Entry, tries: number): Promise<void> {
     entry.timer = undefined;
     if (this.#closed) return;
     try {
-      await this.#store.release(rootRunId, fence);
+      if (entry.times === 1) return await this.#store.release(rootRunId, fence);
+      const tree = { release: true, wake_at_ms: entry.again_at_ms } as const;
+      await this.#store.commit([{ root_run_id: rootRunId, fence, runs: [], artifacts: [], signals_done: [], tree }]);
     } catch {
       if (this.#closed) return;
       entry.timer = this.#clock.at(

@@ -42,9 +42,7 @@ class Drawing {
   /** Something that waits for a person, most of all; else for time or a tool. */
   leaf(): Node {
     const random = this.#random;
-    const deadline = random.chance(0.4)
-      ? { deadline_ms: random.pick([1, 500, 5_000, 40_000]), ...(random.chance(0.5) ? { warn_ms: 300 } : {}) }
-      : {};
+    const deadline = this.#deadline();
     switch (random.int(8)) {
       case 0:
       case 1:
@@ -63,6 +61,13 @@ class Drawing {
       default:
         return this.#tool(random.pick(["Charge", "Transfer"]));
     }
+  }
+
+  #deadline(): object {
+    const random = this.#random;
+    if (!random.chance(0.4)) return {};
+    const deadline_ms = random.pick([1, 500, 5_000, 40_000]);
+    return { deadline_ms, ...(deadline_ms > 1 && random.chance(0.5) ? { warn_ms: 300 } : {}) };
   }
 
   #tool(name: string): Node {

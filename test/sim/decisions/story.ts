@@ -261,7 +261,7 @@ async function finish(cast: Cast, rootRunId: string): Promise<Story["end"]> {
   let end: Story["end"] = "gone";
   while (end === "gone") {
     const member = cast.awake[0] ?? (await cast.join(cast.members.length < MAX_PROCESSES));
-    end = await follow(world, member.process, rootRunId, { person });
+    end = await follow(world, member.process, rootRunId, { person, withinMs: 3_600_000 });
   }
   // Whoever was frozen or asked late is told by now.
   await pass(cast, 60_000);

@@ -169,7 +169,12 @@ export class Custody {
    * @returns how many were claimed
    */
   async claimDue(limit: number, each: (claim: Claim, tree: Promise<TreeExecutor>) => void): Promise<number> {
-    const claims = await this.#claim((by) => this.#ports.store.claimDue({ ...by, limit }));
+    const claims = await this.#claim(async (by) => {
+      const due: Claim[] = [];
+      for (const claim of await this.#ports.store.claimDue({ ...by, limit }))
+        if (!(await this.troubles.isEarly(claim))) due.push(claim);
+      return due;
+    });
     for (const { claim, loading } of claims) each(claim, loading);
     return claims.length;
   }

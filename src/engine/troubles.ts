@@ -6,7 +6,7 @@
  */
 import type { ErrorCode, HoldfastError } from "../domain/errors.ts";
 import type { RunEvent } from "../domain/events.ts";
-import type { Clock, RunStore, Timer } from "../ports/index.ts";
+import type { Claim, Clock, RunStore, Timer } from "../ports/index.ts";
 
 const FIRST_PAUSE_MS = 250;
 const LONGEST_PAUSE_MS = 30_000;
@@ -42,7 +42,7 @@ export class Troubles {
     return this.#of.get(rootRunId);
   }
 
-  /** Gives the lease up, due again at once the first time, then after a pause that doubles. */
+  /** Gives the lease up. Drivers wait with it: not at all the first time, then for a pause that doubles. */
   letGo(rootRunId: string, fence: number, error: HoldfastError): void {
     if (this.#closed) return;
     const before = this.#of.get(rootRunId);
@@ -69,9 +69,7 @@ export class Troubles {
     entry.timer = undefined;
     if (this.#closed) return;
     try {
-      if (entry.times === 1) return await this.#store.release(rootRunId, fence);
-      const tree = { release: true, wake_at_ms: entry.again_at_ms } as const;
-      await this.#store.commit([{ root_run_id: rootRunId, fence, runs: [], artifacts: [], signals_done: [], tree }]);
+      await this.#store.release(rootRunId, fence);
     } catch {
       if (this.#closed) return;
       entry.timer = this.#clock.at(
@@ -79,6 +77,20 @@ export class Troubles {
         () => void this.#release(rootRunId, fence, entry, tries + 1),
       );
     }
+  }
+
+  /** Whether a driver that has claimed it is too early; then it is given back, to be due when its pause is over. */
+  async isEarly({ root_run_id, fence }: Pick<Claim, "root_run_id" | "fence">): Promise<boolean> {
+    const entry = this.#of.get(root_run_id);
+    if (entry === undefined || entry.again_at_ms <= this.#clock.now()) return false;
+    const tree = { release: true, wake_at_ms: entry.again_at_ms } as const;
+    try {
+      await this.#store.commit([{ root_run_id, fence, runs: [], artifacts: [], signals_done: [], tree }]);
+    } catch {
+      entry.timer?.cancel();
+      entry.timer = this.#clock.at(entry.again_at_ms, () => void this.#release(root_run_id, fence, entry, 0));
+    }
+    return true;
   }
 
   /** Something of the tree is durable: when that settled anything, it is in trouble no longer. */

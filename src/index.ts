@@ -2,7 +2,6 @@
  * The package's face and composition root: the only place, beside the command line, where the rooms are wired
  * together (DESIGN §3, R-39).
  */
-import { readFileSync } from "node:fs";
 import { userInfo } from "node:os";
 import { join } from "node:path";
 import type { HandlerOptions, Holdfast } from "./access/api.ts";
@@ -219,20 +218,10 @@ function notifierOf(
       log,
       secrets: secretsOf(options.secrets),
       observe: (listener) => engine.observe(listener),
-      address: () => serverAddress(file),
+      serverFile: file,
     },
     notify,
   );
-}
-
-/** Where the server of a workspace says that it listens; undefined when there is none. */
-function serverAddress(file: string): string | undefined {
-  try {
-    const { url } = JSON.parse(readFileSync(file, "utf8")) as { url?: unknown };
-    return typeof url === "string" ? url : undefined;
-  } catch {
-    return undefined;
-  }
 }
 
 function osUser(): string {

@@ -78,7 +78,14 @@ export async function sleep({ folder, sleepers, idleMs }: Request): Promise<Asle
   const idle = await timed(() => pause(idleMs));
   await holdfast.close();
   const heapBytes = heapNow - heapUsed;
-  return { openBytes, startBytes, asleepBytes, heapBytes, cores: idle.cpuMicros / 1000 / idle.ms, startedMs: started.ms };
+  return {
+    openBytes,
+    startBytes,
+    asleepBytes,
+    heapBytes,
+    cores: idle.cpuMicros / 1000 / idle.ms,
+    startedMs: started.ms,
+  };
 }
 
 /** Starts runs and waits until none has one of the statuses any more. */

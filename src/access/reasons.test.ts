@@ -50,7 +50,7 @@ const WORKFLOWS = [
   ),
 ];
 
-let ends: (() => Promise<unknown> | void)[] = [];
+let ends: (() => unknown)[] = [];
 afterEach(async () => {
   for (const end of ends.reverse()) await end();
   ends = [];
@@ -75,7 +75,10 @@ async function world() {
       name: "hold",
       capabilities: ["read"],
       sideEffect: "read_only",
-      run: async (_, { signal }) => (await held(signal), {}),
+      run: async (_, { signal }) => {
+        await held(signal);
+        return {};
+      },
     }),
     defineTool({ ...common, name: "look", capabilities: ["read"], sideEffect: "read_only", run: () => ({}) }),
     defineTool({
@@ -91,9 +94,10 @@ async function world() {
   const agents: NonNullable<HoldfastOptions["agents"]> = {
     resolve: async (name) => ({ name, capabilities: [], priced: true }),
     estimate: async () => ({ tokens: 60, cost_micros: 0 }),
-    call: async ({ signal }): Promise<AgentOutcome> => (
-      await held(signal), { type: "succeeded", output: "done", usage: { tokens: 10, cost_micros: 0 } }
-    ),
+    call: async ({ signal }): Promise<AgentOutcome> => {
+      await held(signal);
+      return { type: "succeeded", output: "done", usage: { tokens: 10, cost_micros: 0 } };
+    },
   };
   const open = async (options: HoldfastOptions = {}): Promise<Holdfast> => {
     const holdfast = await createHoldfast({

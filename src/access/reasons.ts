@@ -28,10 +28,20 @@ export async function whyRun(
   const extra: WhyExtra = {
     ...holder,
     ...(await waitingFor(context, record, view.state, view.root, holder.holder)),
+    ...troubleOf(context, record),
     trusted: context.trusted(),
     supported: record.engine_version <= ENGINE_VERSION,
   };
   return why(view, extra, options);
+}
+
+/** What the store said when this process had to let go of the run (C34): known here, since it could not be written. */
+function troubleOf(context: AccessContext, record: RunRecord): Pick<WhyExtra, "store_trouble"> {
+  const engine = needEngine(context);
+  const trouble = engine.holds(record.root_run_id) === undefined ? engine.troubleOf(record.root_run_id) : undefined;
+  const ofStore = trouble?.code === "storage" || trouble?.code === "storage_unavailable";
+  if (trouble === undefined || !ofStore) return {};
+  return { store_trouble: { message: trouble.message, again_at_ms: trouble.again_at_ms } };
 }
 
 type Within = Pick<WhyExtra, "waiting_for_permit" | "waiting_for_room" | "retry_due_at_ms">;

@@ -149,7 +149,6 @@ function startedBy(
   { started_by = context.starter }: StartRequest,
 ): Pick<RunHeader, "started_by"> {
   if (started_by === undefined) return {};
-  // biome-ignore lint/suspicious/noControlCharactersInRegex: exactly those are refused
   if (started_by.length === 0 || started_by.length > MAX_STARTER || /[\u0000-\u001f\u007f]/.test(started_by))
     throw new HoldfastError(
       "usage",

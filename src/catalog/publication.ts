@@ -100,7 +100,10 @@ export class Finder {
       }
       // What the package ships does not change while it runs, and every start looks here (RP-9).
       if (root.source === "builtin" && listing.faults.length === 0)
-        this.#shipped.set(root.folder, candidates.filter(({ source }) => source === "builtin"));
+        this.#shipped.set(
+          root.folder,
+          candidates.filter(({ source }) => source === "builtin"),
+        );
     }
     // A folder that fails says nothing about its files.
     if (failed.size === 0) for (const path of this.#reads.keys()) if (!alive.has(path)) this.#forget(path);

@@ -43,7 +43,10 @@ export interface ConfigNotify {
   /** Program and arguments; each notice is one line of JSON on its standard input. */
   readonly command?: readonly string[];
   /** Each notice is the JSON body of a POST. */
-  readonly webhook?: { readonly url: string; readonly headers?: { readonly [name: string]: string | { readonly $secret: string } } };
+  readonly webhook?: {
+    readonly url: string;
+    readonly headers?: { readonly [name: string]: string | { readonly $secret: string } };
+  };
   /** Types of waits; default: all that only a person can end. */
   readonly on?: readonly WaitType[];
   /** Time of one delivery, ms; default 10,000. */

@@ -1,7 +1,8 @@
 /** Workspace, trust and configuration file: what stands before anything is opened (DESIGN §11, §12, R-30, R-35). */
+
+export { importConfig } from "./code.ts";
 export type { ConfigLimits, ConfigNotify, ConfigPermission, ConfigTool, HoldfastConfig } from "./definition.ts";
 export { configEditorSchema, type LoadedConfig, type LoadOptions, loadConfig, type ReadDocument } from "./load.ts";
-export { importConfig } from "./code.ts";
 export { INSTANCE_HEADER, isLive, readServerFile, type ServerFile, serverFilePath } from "./server-file.ts";
 export { openTrust, type TrustedWorkspace, type TrustList, trustedOnce } from "./trust.ts";
 export {

@@ -43,16 +43,39 @@ const loose = z.record(z.string(), z.unknown());
 
 const word = z.string().max(8_192);
 const notify = z.strictObject({
-  command: z.array(word).min(1).max(64).describe("Program and arguments; each notice is a line of JSON on its standard input").optional(),
+  command: z
+    .array(word)
+    .min(1)
+    .max(64)
+    .describe("Program and arguments; each notice is a line of JSON on its standard input")
+    .optional(),
   webhook: z
     .strictObject({
       url: z.string().regex(/^https?:\/\/.+$/),
-      headers: z.record(z.string().regex(/^[A-Za-z0-9-]{1,128}$/), z.union([word, z.strictObject({ $secret: z.string().min(1) })])).optional(),
+      headers: z
+        .record(
+          z.string().regex(/^[A-Za-z0-9-]{1,128}$/),
+          z.union([word, z.strictObject({ $secret: z.string().min(1) })]),
+        )
+        .optional(),
     })
     .describe("Each notice is the JSON body of a POST")
     .optional(),
   on: z
-    .array(z.enum(["recovery", "tool_approval", "tool_running", "approval", "input", "timer", "repair", "budget", "paused", "child"]))
+    .array(
+      z.enum([
+        "recovery",
+        "tool_approval",
+        "tool_running",
+        "approval",
+        "input",
+        "timer",
+        "repair",
+        "budget",
+        "paused",
+        "child",
+      ]),
+    )
     .max(10)
     .describe("Types of waits (default: all that only a person can end)")
     .optional(),

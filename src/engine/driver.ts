@@ -43,7 +43,7 @@ export class Driver {
   async start(): Promise<void> {
     if (this.#running) return;
     this.#running = true;
-    this.#unwatch = this.#engine.ports.store.watch(() => this.wake());
+    this.#unwatch = this.#engine.ports.store.watch(() => void this.wake());
     await this.wake();
   }
 
@@ -65,6 +65,8 @@ export class Driver {
     }
     this.#sweeping = this.#sweep().finally(() => {
       this.#sweeping = undefined;
+      // Told of a change after the last look, while it was about to sleep: it would wait for the poll otherwise.
+      if (this.#again) void this.wake();
     });
     return this.#sweeping;
   }

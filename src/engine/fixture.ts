@@ -29,7 +29,15 @@ import type {
   ToolOutcome,
   ToolPort,
 } from "../ports/index.ts";
-import { ENGINE_VERSION, Engine, type EngineLimits, type EngineOptions, loadRun, systemClock, systemIds } from "./index.ts";
+import {
+  ENGINE_VERSION,
+  Engine,
+  type EngineLimits,
+  type EngineOptions,
+  loadRun,
+  systemClock,
+  systemIds,
+} from "./index.ts";
 
 export interface FakeTool {
   readonly side_effect?: SideEffect;
@@ -37,6 +45,9 @@ export interface FakeTool {
   readonly run: (call: ToolCall) => Promise<ToolOutcome> | ToolOutcome;
   readonly lookup?: ToolPort["lookup"];
   readonly observe?: ToolPort["observe"];
+  /** Its owner plans, and is handed over to (GD-13). */
+  readonly plan?: ToolPort["plan"];
+  readonly cancel?: ToolPort["cancel"];
 }
 
 export const ok = (output: Json): ToolOutcome => ({ type: "succeeded", output });
@@ -60,6 +71,7 @@ export function toolPort(tools: Record<string, FakeTool>): ToolPort {
       source: "code",
       can_lookup: tool.lookup !== undefined,
       can_observe: tool.observe !== undefined,
+      ...(tool.plan === undefined ? {} : { can_handoff: true }),
     };
   };
   return {
@@ -68,6 +80,8 @@ export function toolPort(tools: Record<string, FakeTool>): ToolPort {
     call: async (call) => (tools[call.tool] as FakeTool).run(call),
     lookup: async (tool, query) => (await tools[tool]?.lookup?.(tool, query)) ?? { type: "unknown" },
     observe: async (tool, query) => (await tools[tool]?.observe?.(tool, query)) ?? { type: "unknown" },
+    plan: async (tool, query) => (await tools[tool]?.plan?.(tool, query)) ?? { type: "ready", intent: null },
+    cancel: async (tool, query) => tools[tool]?.cancel?.(tool, query),
   };
 }
 
@@ -220,6 +234,7 @@ export interface FixtureOptions {
   readonly trusted?: boolean;
   readonly clock?: Clock;
   readonly authorised?: EngineOptions["authorised"];
+  readonly program?: EngineOptions["program"];
   /** Errors that the engine logs are expected. */
   readonly quiet?: boolean;
 }
@@ -262,6 +277,7 @@ export async function fixture(options: FixtureOptions): Promise<Fixture> {
     recovery: options.recovery ?? "auto",
     trusted: () => options.trusted ?? true,
     ...(options.authorised === undefined ? {} : { authorised: options.authorised }),
+    ...(options.program === undefined ? {} : { program: options.program }),
     workspace: "/tmp",
     log: (level, message, details) => {
       if (level === "error" && options.quiet !== true) console.error(message, details);

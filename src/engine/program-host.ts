@@ -414,7 +414,7 @@ export class ProgramHost {
  * first `await` makes sure that we are in it.
  */
 async function quiescence(): Promise<void> {
-  await undefined;
+  await Promise.resolve();
   await new Promise<void>((resolve) => process.nextTick(resolve));
 }
 

@@ -41,7 +41,7 @@ export class SignalBox {
         this.#lookAgain = false;
         if (this.#custody.size === 0 || this.#custody.closed) break;
         for (const signal of await this.#options.ports.store.signals({ owner: this.#custody.owner }))
-          this.#take(signal);
+          void this.#take(signal);
       } while (this.#lookAgain);
     } catch (error) {
       this.#options.log?.("warn", "signals could not be read", { error });
@@ -56,7 +56,7 @@ export class SignalBox {
     const record = await store.getTree(rootRunId);
     if (record === undefined) throw new HoldfastError("conflict", `Cannot go on with the run ${rootRunId}: it is gone`);
     await this.#lookAtPosture(rootRunId, record.session_id);
-    for (const signal of await store.signals({ root_run_id: rootRunId })) this.#take(signal);
+    for (const signal of await store.signals({ root_run_id: rootRunId })) void this.#take(signal);
     return record.control_version;
   }
 

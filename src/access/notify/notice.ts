@@ -2,6 +2,7 @@
  * What is told of a wait: its public fields, whose it is, and how to answer. Never what is asked: no prompt, input,
  * details or schema leave this way (RP-74), so it may go where not everybody is trusted.
  */
+import { readFileSync } from "node:fs";
 import { type PublicWait, publicWait } from "../../domain/projections/index.ts";
 import type { Wait } from "../../domain/run.ts";
 import type { RunRecord, SessionRecord } from "../../ports/index.ts";
@@ -15,6 +16,16 @@ export interface Notice extends PublicWait {
   readonly commands: readonly string[];
   /** Where the wait is read and answered over HTTP, when a server serves the workspace. */
   readonly url?: string;
+}
+
+/** Where the server of a workspace says that it listens; undefined when there is none. */
+export function serverAddress(file: string): string | undefined {
+  try {
+    const { url } = JSON.parse(readFileSync(file, "utf8")) as { url?: unknown };
+    return typeof url === "string" ? url : undefined;
+  } catch {
+    return undefined;
+  }
 }
 
 const DEFAULT_SESSION = "default";

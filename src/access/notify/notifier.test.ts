@@ -41,7 +41,7 @@ const WORKFLOWS = [
   ),
 ];
 
-let ends: (() => Promise<unknown> | void)[] = [];
+let ends: (() => unknown)[] = [];
 afterEach(async () => {
   for (const end of ends.reverse()) await end();
   ends = [];

@@ -8,7 +8,7 @@ import type { Wait } from "../../domain/run.ts";
 import type { RunState } from "../../domain/state.ts";
 import type { Clock, RunStore, SecretPort, SessionStore } from "../../ports/index.ts";
 import { type Channel, channelsOf } from "./delivery.ts";
-import { noticeOf } from "./notice.ts";
+import { noticeOf, serverAddress } from "./notice.ts";
 import type { NotifyOptions } from "./options.ts";
 
 const AT_ONCE = 4;
@@ -32,8 +32,8 @@ export interface NotifierParts {
   readonly workspace: string;
   /** Everything that this process commits, once it is durable. */
   readonly observe: (listener: (events: readonly RunEvent[], state: RunState) => void) => () => void;
-  /** Address of the server of this workspace, when there is one. */
-  readonly address: () => string | undefined;
+  /** Where a server of this workspace says its address; it need not be there. */
+  readonly serverFile: string;
   readonly log: (level: "info" | "warn" | "error", message: string, details: Record<string, unknown>) => void;
 }
 
@@ -158,10 +158,10 @@ export class Notifier {
 
   /** Undefined when it is not open any more: then nobody needs to hear of it. */
   async #body(wait: Wait): Promise<string | undefined> {
-    const { store, address } = this.#parts;
+    const { store, serverFile } = this.#parts;
     const run = await store.getRun(wait.run_id);
     if (run === undefined || !(await this.#isOpen(wait))) return undefined;
-    return JSON.stringify(noticeOf(wait, run, await store.getSession(run.session_id), address()));
+    return JSON.stringify(noticeOf(wait, run, await store.getSession(run.session_id), serverAddress(serverFile)));
   }
 
   async #isOpen(wait: Wait): Promise<boolean> {

@@ -2,9 +2,9 @@
 import type { Budgets } from "../../domain/run.ts";
 import { type Context, decider, withWorkspace } from "../context.ts";
 import { readBudget } from "../inputs.ts";
-import { showPending } from "./moving.ts";
 import { EXIT } from "../output.ts";
 import { showLeft } from "../starting.ts";
+import { showPending } from "./moving.ts";
 
 /** Flag of each limit, as commander names it. */
 const FLAGS: readonly (readonly [flag: string, field: keyof Budgets])[] = [

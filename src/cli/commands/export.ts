@@ -1,7 +1,8 @@
 /** `holdfast export`: writes a run's journal and state where other programs, and `import`, can read them. */
+
+import { createHash } from "node:crypto";
 import { mkdir, open, rm, writeFile } from "node:fs/promises";
 import path from "node:path";
-import { createHash } from "node:crypto";
 import { HoldfastError } from "../../domain/errors.ts";
 import { type Context, withWorkspace } from "../context.ts";
 import { EXIT } from "../output.ts";
@@ -20,18 +21,28 @@ export async function run(context: Context): Promise<number> {
     const written = await writeJournal(folder, out, lines);
     await writeFile(path.join(folder, "snapshot.json"), `${JSON.stringify(snapshot)}\n`, { mode: 0o600 });
     if (context.out.json) context.out.document({ path: folder, ...written });
-    else context.out.print(`${context.out.style.good(context.out.style.done)} ${count(written.events, "event")} in ${oneLine(folder)}`);
+    else
+      context.out.print(
+        `${context.out.style.good(context.out.style.done)} ${count(written.events, "event")} in ${oneLine(folder)}`,
+      );
     return EXIT.succeeded;
   });
 }
 
 /** Whole or not at all: an export that breaks off leaves no folder that looks like one. */
-async function writeJournal(folder: string, shown: string, lines: AsyncIterable<string>): Promise<{ events: number; sha256: string }> {
+async function writeJournal(
+  folder: string,
+  shown: string,
+  lines: AsyncIterable<string>,
+): Promise<{ events: number; sha256: string }> {
   try {
     await mkdir(path.dirname(folder), { recursive: true });
     await mkdir(folder, { mode: 0o700 });
   } catch {
-    throw new HoldfastError("usage", `Cannot export to "${oneLine(shown)}": it exists or may not be written; name a new folder with --out`);
+    throw new HoldfastError(
+      "usage",
+      `Cannot export to "${oneLine(shown)}": it exists or may not be written; name a new folder with --out`,
+    );
   }
   const hash = createHash("sha256");
   let events = 0;

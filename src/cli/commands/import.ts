@@ -21,7 +21,8 @@ export async function run(context: Context): Promise<number> {
       context.out.print(run_id);
       context.out.note(`${count(events, "event")} read, every hash checked.`);
     }
-    if (truncated_tail) context.out.tell("The file ended inside a segment: what stood after its last whole one is left out.");
+    if (truncated_tail)
+      context.out.tell("The file ended inside a segment: what stood after its last whole one is left out.");
     return EXIT.succeeded;
   });
 }
@@ -33,7 +34,10 @@ function journalIn(given: string, shown: string): string {
     const file = stat.isDirectory() ? path.join(given, "journal.jsonl") : given;
     if (statSync(file).size <= MAX_BYTES) return file;
   } catch {
-    throw new HoldfastError("usage", `Cannot import "${oneLine(shown)}": there is no journal.jsonl; give the folder that export wrote`);
+    throw new HoldfastError(
+      "usage",
+      `Cannot import "${oneLine(shown)}": there is no journal.jsonl; give the folder that export wrote`,
+    );
   }
   throw new HoldfastError("too_large", `Cannot import "${oneLine(shown)}": it is larger than 4 GiB`);
 }

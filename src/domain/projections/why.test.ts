@@ -131,6 +131,25 @@ const CASES: readonly Case[] = [
     until_ms: NOW_MS + 1_000,
   },
   {
+    title: "not admitted in time",
+    view: viewOf(fold(suspended(STARTED, { type: "recovery", reason: "admission timed out", due_at_ms: NOW_MS + 1_000 }))),
+    extra: NOBODY,
+    cause: "lease",
+    sentence:
+      "Nothing of the run could begin in time, because what it needs was taken; it is tried again by itself at 2026-01-02T03:05:06.000Z.",
+    ends_by: ["resume"],
+    until_ms: NOW_MS + 1_000,
+  },
+  {
+    title: "not admitted, and due",
+    view: viewOf(fold(suspended(STARTED, { type: "recovery", reason: "admission timed out", due_at_ms: NOW_MS }))),
+    extra: NOBODY,
+    cause: "lease",
+    sentence:
+      "Nothing of the run could begin in time, because what it needs was taken; it is tried again when a process drives the run: a worker process, or resume.",
+    ends_by: ["resume"],
+  },
+  {
     title: "a lease that is out",
     view: viewOf(RUNS.running),
     extra: { holder: "none", lease_expires_at_ms: NOW_MS },
@@ -297,6 +316,31 @@ describe("causes beside the run's own", () => {
   const secondOf = (extra: WhyExtra, run: RunState = three): Why["causes"][number] | undefined =>
     why(viewOf(run), extra).causes[1];
 
+  test("C34 a store that could not be written", () => {
+    const extra: WhyExtra = { holder: "other", store_trouble: { message: "PRIVATE-full", again_at_ms: NOW_MS + 1_000 } };
+    const after =
+      "; what is finished is kept, and a worker process goes on by itself once the store can be written again, next at 2026-01-02T03:05:06.000Z. There is 1 more cause.";
+    expect(why(viewOf(three), extra)).toMatchObject({
+      sentence: `The store could not be written: PRIVATE-full${after}`,
+      causes: [{ cause: "storage", until_ms: NOW_MS + 1_000, ends_by: [] }, { cause: "running" }],
+    });
+    expect(why(viewOf(three), extra, { public: true }).sentence).toBe(`The store could not be written${after}`);
+  });
+
+  test("GD-53 a resource that another step holds; GD-14 an owner that takes nothing", () => {
+    expect(secondOf({ holder: "here", waiting_for_lease: ["b"] })).toEqual({
+      cause: "lease",
+      sentence: 'Step "b" waits for a resource of the workspace that another step holds; it goes on by itself when that step ends.',
+      step_id: "b",
+      ends_by: [],
+    });
+    expect(secondOf({ holder: "here", waiting_for_owner: ["b", "c"] })?.sentence).toBe(
+      'Steps "b", "c" wait until what does the work takes more of it; it goes on by itself then.',
+    );
+    const { sentence } = why(viewOf(three), { holder: "here", waiting_for_lease: ["b"], waiting_for_owner: ["c"] });
+    expect(sentence).toBe('The run is running in this process: step "a" is at work. There are 2 more causes.');
+  });
+
   test("concurrency slot", () => {
     expect(secondOf({ holder: "here", waiting_for_permit: ["b", "c"] })).toEqual({
       cause: "concurrency",
@@ -360,7 +404,7 @@ describe("causes beside the run's own", () => {
 
 test("every cause of DESIGN §6 has its sentence here", () => {
   const beside: readonly Cause[] = ["concurrency", "rate_limit", "retry_delay", "untrusted"];
-  expect([...new Set([...CASES.map((one) => one.cause), ...beside])].sort()).toEqual([...CAUSES].sort());
+  expect([...new Set([...CASES.map((one) => one.cause), ...beside, "storage"])].sort()).toEqual([...CAUSES].sort());
 });
 
 test("R-27 a cause is ended only by actions that are allowed now", () => {

@@ -28,6 +28,7 @@ export const CAUSES = [
   "pause",
   "recovery",
   "untrusted",
+  "storage",
 ] as const;
 export type Cause = (typeof CAUSES)[number];
 
@@ -40,6 +41,12 @@ export interface WhyExtra {
   readonly waiting_for_permit?: readonly string[];
   /** Instances that wait for tokens or money which other calls hold (R-16). */
   readonly waiting_for_room?: readonly string[];
+  /** Instances that wait for resources which other attempts hold (GD-53). */
+  readonly waiting_for_lease?: readonly string[];
+  /** Instances whose tool's owner takes nothing now (GD-14). */
+  readonly waiting_for_owner?: readonly string[];
+  /** What the store said when this process last had to let go of the run, and when it is tried again (C34). */
+  readonly store_trouble?: { readonly message: string; readonly again_at_ms: number };
   /** When the next delayed retry goes. */
   readonly retry_due_at_ms?: number;
   /** Until when a provider's rate limit holds calls back. */
@@ -90,6 +97,8 @@ function summary(causes: readonly Found[]): string {
 function openCauses(ground: Ground): Found[] {
   const { state } = ground.view;
   const causes: Found[] = [];
+  const trouble = ground.extra.store_trouble;
+  if (trouble !== undefined) causes.push(storage(ground, trouble));
   if (ground.extra.supported === false) causes.push(unsupported(ground));
   else if (state.status === "queued") causes.push(queued(ground));
   else if (state.status === "running") causes.push(...running(ground));
@@ -179,9 +188,25 @@ function running(ground: Ground): Found[] {
   if (slots.length > 0) causes.push(concurrency(ground, slots));
   const room = extra.waiting_for_room ?? [];
   if (room.length > 0) causes.push(budgetRoom(ground, room));
+  const lease = extra.waiting_for_lease ?? [];
+  if (lease.length > 0) causes.push(resources(ground, lease));
+  const owner = extra.waiting_for_owner ?? [];
+  if (owner.length > 0) causes.push(busyOwner(ground, owner));
   if (extra.rate_limited_until_ms !== undefined) causes.push(rateLimit(ground, extra.rate_limited_until_ms));
   if (extra.retry_due_at_ms !== undefined) causes.push(retryDelay(ground, extra.retry_due_at_ms));
   return causes;
+}
+
+function storage(ground: Ground, { message, again_at_ms }: NonNullable<WhyExtra["store_trouble"]>): Found {
+  const what = ground.isPublic ? "" : `: ${clip(message)}`;
+  const until = again_at_ms > ground.view.now_ms ? again_at_ms : undefined;
+  const when = until === undefined ? "" : `, next at ${rfc3339(until)}`;
+  return found(
+    ground,
+    "storage",
+    `The store could not be written${what}; what is finished is kept, and a worker process goes on by itself once the store can be written again${when}.`,
+    until === undefined ? {} : { until_ms: until },
+  );
 }
 
 function unheld(ground: Ground): Found {
@@ -198,7 +223,10 @@ function unheld(ground: Ground): Found {
 }
 
 function atWork(ground: Ground, holder: "here" | "other"): Found {
-  const held = new Set([...(ground.extra.waiting_for_permit ?? []), ...(ground.extra.waiting_for_room ?? [])]);
+  const { waiting_for_permit, waiting_for_room, waiting_for_lease, waiting_for_owner } = ground.extra;
+  const held = new Set(
+    [waiting_for_permit, waiting_for_room, waiting_for_lease, waiting_for_owner].flatMap((ids) => ids ?? []),
+  );
   const busy = activeSteps(ground.view.state).filter((id) => !held.has(id));
   const steps = busy.length === 0 ? "." : `: ${named(busy)} ${busy.length === 1 ? "is" : "are"} at work.`;
   return found(ground, "running", `The run is running in ${whose(holder)}${steps}`, oneStep(busy));
@@ -220,6 +248,24 @@ function budgetRoom(ground: Ground, ids: readonly string[]): Found {
     "budget",
     `${capital(named(ids))} ${ids.length === 1 ? "waits" : "wait"} for tokens or money that other calls have reserved; the next goes on when one of them settles, or raise the budget.`,
     { ...oneStep(ids), ends_by: ["raise_budget"] },
+  );
+}
+
+function resources(ground: Ground, ids: readonly string[]): Found {
+  return found(
+    ground,
+    "lease",
+    `${capital(named(ids))} ${ids.length === 1 ? "waits" : "wait"} for a resource of the workspace that another step holds; it goes on by itself when that step ends.`,
+    oneStep(ids),
+  );
+}
+
+function busyOwner(ground: Ground, ids: readonly string[]): Found {
+  return found(
+    ground,
+    "lease",
+    `${capital(named(ids))} ${ids.length === 1 ? "waits" : "wait"} until what does the work takes more of it; it goes on by itself then.`,
+    oneStep(ids),
   );
 }
 
@@ -375,10 +421,26 @@ function child(ground: Ground, wait: Wait): Found {
 }
 
 function recovery(ground: Ground, wait: Wait): Found {
+  if (wait.due_at_ms !== undefined) return notAdmitted(ground, wait, wait.due_at_ms);
   const times = ground.extra.recoveries ?? 0;
   const what =
     times > 1 ? `The run was interrupted ${times} times without getting any further` : "The run was interrupted";
   return standing(ground, wait, "recovery", what, ["resume", "restart"]);
+}
+
+/** GD-27: let go of for a while, so that it holds up nobody. */
+function notAdmitted(ground: Ground, wait: Wait, due: number): Found {
+  const what = "Nothing of the run could begin in time, because what it needs was taken";
+  if (due <= ground.view.now_ms)
+    return found(ground, "lease", `${what}; it is tried again when a process drives the run: a worker process, or resume.`, {
+      wait,
+      ends_by: ["resume"],
+    });
+  return found(ground, "lease", `${what}; it is tried again by itself at ${rfc3339(due)}.`, {
+    wait,
+    until_ms: due,
+    ends_by: ["resume"],
+  });
 }
 
 /** The run as a whole stands still until somebody goes on with it, which something else may forbid yet. */

@@ -136,7 +136,7 @@ function cancel(tree: TreeExecutor, run: ActiveRun, request: CancelRequest): voi
       run.delays.delete(target.key);
     }
   }
-  tree.background(cancelGroup(tree, run, request.key, request.targets));
+  void tree.background(cancelGroup(tree, run, request.key, request.targets));
 }
 
 /** After a restart what a cancelled group has open was not asked for again: it can still be answered. */

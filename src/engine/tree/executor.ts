@@ -219,7 +219,8 @@ export class TreeExecutor {
   armWallTimer(run: ActiveRun): void {
     run.wallTimer?.cancel();
     run.wallTimer = this.ports.clock.at(deadlineMs(this.state(run.runId)), () => {
-      if (this.state(run.runId).status === "running") this.background(stopRun(this, run.runId, { reason: "timeout" }));
+      if (this.state(run.runId).status === "running")
+        void this.background(stopRun(this, run.runId, { reason: "timeout" }));
     });
   }
 
@@ -234,7 +235,8 @@ export class TreeExecutor {
     const open = run.host.openRequests();
     if (open.some((request) => isOpen(this, run, request)) || run.cancels.size > 0) {
       // R-2f: what is still open is cancelled like fail-fast siblings, then the run ends.
-      if (run.cancels.size === 0) this.background(cancelGroup(this, run, "end", open).then(() => run.host.nudge()));
+      if (run.cancels.size === 0)
+        void this.background(cancelGroup(this, run, "end", open).then(() => run.host.nudge()));
       return;
     }
     for (const timer of run.delays.values()) timer.cancel();
@@ -266,7 +268,7 @@ export class TreeExecutor {
     if (isTerminal(parent.status)) return;
     // it was kept from ending by what was open below it.
     if (parent.stopping !== undefined) {
-      if (!this.stops.has(job.run.runId)) this.background(stopRun(this, job.run.runId, stopOf(parent.stopping)));
+      if (!this.stops.has(job.run.runId)) void this.background(stopRun(this, job.run.runId, stopOf(parent.stopping)));
       return;
     }
     if (job.stop !== undefined || job.run.stopping !== undefined) return;

@@ -170,7 +170,7 @@ function repairStopped(tree: TreeExecutor, run: ActiveRun, job: Job, output: Jso
   if (tree.state(run.runId).status === "suspended") tree.append(run.runId, [{ type: "run_started" }]);
   settleStopped(tree, run, job, output);
   const { stopping } = tree.state(run.runId);
-  if (stopping !== undefined) tree.background(stopRun(tree, run.runId, stopOf(stopping)));
+  if (stopping !== undefined) void tree.background(stopRun(tree, run.runId, stopOf(stopping)));
 }
 
 /** A sibling's failure had stopped it: the group is done when the last of it is answered. */

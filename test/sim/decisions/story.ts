@@ -178,6 +178,7 @@ function verbFor(random: Random, wait: Wait): Verb | undefined {
 /** One thing that somebody does, or that happens to a process. */
 async function act(cast: Cast, rootRunId: string): Promise<void> {
   const { random, world } = cast;
+  /*DUMP*/ if (process.env.DUMP) console.error("ACT", world.clock.now(), cast.asked.length, cast.members.map((m) => [m.process.name, m.process.alive, m.thawsAtMs]));
   const awake = cast.awake;
   const member = awake.length === 0 ? await cast.join(true) : random.pick(awake);
   const chance = random.next();
@@ -272,6 +273,7 @@ async function judge(cast: Cast, rootRunId: string, end: Story["end"]): Promise<
   const { world } = cast;
   const violations = [...(await world.check(rootRunId))];
   void cast.alive;
+  /*DUMP*/ if (process.env.DUMP) { for (const r of (await world.history(rootRunId)).runs) { console.error(r.record.run_id, r.record.status); for (const e of r.events) console.error(JSON.stringify(e).slice(0, 260)); } console.error(JSON.stringify(world.log.map((l) => [l.level, l.message, String(l.details.error)])), await world.tree(rootRunId), JSON.stringify(await world.store.signals({root_run_id: rootRunId})), JSON.stringify(world.effects.calls), JSON.stringify(world.bundle.definitions).slice(0,1500), end, [...cast.gone], cast.members.map((m) => m.process.name)); }
   const story: Story = {
     history: await world.history(rootRunId),
     asked: cast.asked,

@@ -188,12 +188,13 @@ function lazyHandler(
 ): (request: Request) => Promise<Response> {
   let made: Promise<(request: Request) => Promise<Response>> | undefined;
   const make = async (): Promise<(request: Request) => Promise<Response>> => {
-    const { mountedHandler } = await import("./server/index.ts");
-    return mountedHandler(
-      holdfast,
-      lasts(options.store) ? prepareState(openWorkspaceFolder(options.workspaceRoot)) : undefined,
-      mounted,
-    );
+    const [{ mountedHandler }, { createMcpHttpHandler }] = await Promise.all([
+      import("./server/index.ts"),
+      import("./mcp/index.ts"),
+    ]);
+    const stateDir = lasts(options.store) ? prepareState(openWorkspaceFolder(options.workspaceRoot)) : undefined;
+    const mcp = createMcpHttpHandler(holdfast, options.log === undefined ? {} : { log: options.log });
+    return mountedHandler(holdfast, stateDir, mounted, mcp);
   };
   return async (request) => {
     made ??= make();

@@ -197,7 +197,8 @@ export class Engine {
     const root = tree.state(tree.rootRunId);
     if (isTerminal(root.status)) return tree.settleDown();
     const parked = tree.recoveries >= this.limits.recoveries && how === "auto";
-    if (parked || !this.#mayContinue(tree, how) || !(await this.#isAuthorised(tree, how))) return tree.settleDown();
+    tree.dormant = parked || !this.#mayContinue(tree, how) || !(await this.#isAuthorised(tree, how));
+    if (tree.dormant) return tree.settleDown();
     try {
       await revive(tree, held.loaded);
     } catch (error) {
@@ -206,6 +207,7 @@ export class Engine {
       this.options.log?.("error", "cannot continue", { root_run_id: tree.rootRunId, error });
       // what a person asked for is refused and nothing written; else the run says why it stands still.
       if (how !== "explicit") suspendForNondeterminism(tree, error);
+      tree.dormant = true;
       tree.settleDown();
       if (how === "explicit") throw error;
       return;

@@ -68,6 +68,25 @@ describe("handler()", () => {
     });
     expect((await handle(plain)).status).toBe(415);
   });
+
+  test("R-41 answers MCP at its /mcp, behind the same authentication", async () => {
+    const handle = holdfast.handler({
+      base_path: "/holdfast",
+      authenticate: (asked) =>
+        asked.headers.get("x-user") === "anna" ? { name: "anna", role: "operator" } : undefined,
+    });
+    const initialize = {
+      jsonrpc: "2.0",
+      id: 1,
+      method: "initialize",
+      params: { protocolVersion: "2025-06-18", capabilities: {}, clientInfo: { name: "test", version: "1" } },
+    };
+    const accept = { Accept: "application/json, text/event-stream" };
+    const answer = await handle(request("/mcp", post(initialize, { "x-user": "anna", ...accept })));
+    expect(answer.status).toBe(200);
+    expect(await answer.text()).toContain("serverInfo");
+    expect((await handle(request("/mcp", post(initialize, accept)))).status).toBe(401);
+  });
 });
 
 describe("/mcp", () => {

@@ -66,6 +66,7 @@ async function serve(
   const approvals = opened.config?.approvals?.mcp;
   const mcp = createMcpHttpHandler(opened.holdfast, {
     version: VERSION,
+    drives: works,
     log: (level, message, details) => log[level](message, engineFields(details)),
     ...(approvals === undefined ? {} : { approvals }),
   });

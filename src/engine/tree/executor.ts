@@ -60,6 +60,8 @@ export class TreeExecutor {
   readonly stops = new Map<string, Promise<void>>();
   /** Nothing new is dispatched: a pause, or the process is going away. */
   paused = false;
+  /** Only a person's word goes on with it: no deadline that passes meanwhile wakes a driver, which would wake in vain. */
+  dormant = false;
   #closing: Promise<void> | undefined;
   #closed = false;
 
@@ -296,7 +298,7 @@ export class TreeExecutor {
     if (rest === undefined) return;
     this.journal.update({
       release: true,
-      ...(rest === "ended" ? { wake_at_ms: null, ended: true } : { wake_at_ms: nextWakeMs(this) ?? null }),
+      ...(rest === "ended" ? { wake_at_ms: null, ended: true } : { wake_at_ms: this.dormant ? null : (nextWakeMs(this) ?? null) }),
     });
     this.#closing = this.#close();
   }

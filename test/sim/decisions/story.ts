@@ -233,6 +233,7 @@ export async function tell(seed: number): Promise<{ readonly violations: readonl
   const random = seededRandom("decisions", seed);
   const world = await createWorld(worldOf(seed, random));
   const cast = new Cast(world, random);
+  /*DUMP*/ if (process.env.DUMP) setInterval(() => void (async () => { console.error("TICK", world.clock.now(), cast.members.map((m) => [m.process.name, m.process.alive, m.process.calls])); const [r] = await world.store.listRuns({ limit: 1 }); for (const e of (await world.events(r?.run_id ?? "")).slice(-12)) console.error(JSON.stringify(e).slice(0, 300)); console.error(JSON.stringify(world.log.slice(-4).map((l) => [l.level, l.message, String(l.details.error)])), await world.tree(r?.run_id ?? "")); })(), 2000).unref();
   try {
     await cast.join(true);
     if (random.chance(0.6)) await cast.join(true);

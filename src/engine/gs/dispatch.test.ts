@@ -1,0 +1,335 @@
+/** GS-3 … GS-6, GS-21 … GS-29: one attempt from plan to settlement, with a crash at each boundary (GD-13 … GD-41). */
+import { expect, test } from "vitest";
+import { canonicalJson } from "../../domain/json.ts";
+import type { TreeCommit } from "../../ports/index.ts";
+import { TestClock } from "../fixture.ts";
+import { unpackText } from "../index.ts";
+import { carrier, eventually, file, gate, NEVER, open, processOn, stepOf, stopsAfter, TurnOwner } from "./gs.fixture.ts";
+
+const text = (group: readonly TreeCommit[]): string =>
+  group.flatMap((commit) => commit.runs.map((run) => unpackText(run.segment))).join("");
+const dies = (type: string) => stopsAfter(type, text);
+
+test("GS-21 a fault after each dispatch boundary leaves (owner calls, receipt) = (0, none), (0, none), (1, none), (1, stored)", async () => {
+  for (const [boundary, calls, handedOff, receipt] of [
+    ["step_started", 0, undefined, false],
+    ["handed_off", 0, true, false],
+    ["accepted", 1, true, false],
+    ["receipt", 1, true, true],
+  ] as const) {
+    const store = await open();
+    const owner = new TurnOwner();
+    owner.prompt = false;
+    const f = await processOn(store, { tools: { turn: owner.tool() }, faults: boundary === "accepted" ? {} : dies(boundary) });
+    if (boundary === "accepted")
+      owner.onAccepted = () => {
+        f.faulty.stop();
+        return NEVER;
+      };
+    const runId = await f.start(carrier());
+    await eventually(() => f.faulty.stopped);
+    const again = await processOn(store, { tools: { turn: owner.tool() } });
+    const step = stepOf(await again.state(runId));
+    expect([boundary, owner.calls, step.status, step.handed_off, step.receipt !== undefined, step.attempts]).toEqual([
+      boundary,
+      calls,
+      "running",
+      handedOff,
+      receipt,
+      1,
+    ]);
+  }
+});
+
+test("GS-22 during the owner's call another connection sees it prepared, afterwards admitted", async () => {
+  const path = file();
+  const store = await open(path);
+  const second = await processOn(await open(path));
+  const owner = new TurnOwner();
+  owner.prompt = false;
+  const [inside, goOn] = [gate(), gate()];
+  owner.onAccepted = async () => {
+    inside.open();
+    await goOn.promise;
+  };
+  const f = await processOn(store, { tools: { turn: owner.tool() } });
+  const runId = await f.start(carrier());
+  await inside.promise;
+  expect(stepOf(await second.state(runId))).toMatchObject({ status: "running", handed_off: true });
+  expect(stepOf(await second.state(runId)).receipt).toBeUndefined();
+  goOn.open();
+  await eventually(async () => stepOf(await second.state(runId)).receipt !== undefined);
+  owner.end();
+  await f.engine.idle(runId);
+  expect(await second.state(runId)).toMatchObject({ status: "succeeded", output: 1 });
+});
+
+test("GS-23 two handles prepare one activation: one winner, one attempt", async () => {
+  const path = file();
+  const owner = new TurnOwner();
+  const tools = { turn: owner.tool() };
+  const starter = await processOn(await open(path), { tools });
+  const runId = await starter.start(carrier());
+  await starter.engine.idle(runId);
+  const one = await processOn(await open(path), { tools });
+  const dying = await processOn(await open(path), { tools, faults: dies("run_started") });
+  const contested = await dying.start(carrier()).catch(() => "");
+  void contested;
+  const [a, b] = await Promise.all([one.engine.attach(runId), starter.engine.attach(runId)]);
+  expect([a, b]).toEqual([undefined, undefined]); // it has ended
+  expect(owner.accepted).toHaveLength(1);
+});
+
+test("GS-24 an owner that throws leaves it to repair; looking again makes no second call", async () => {
+  const store = await open();
+  const owner = new TurnOwner();
+  owner.onAccepted = () => {
+    throw new Error("the transport broke");
+  };
+  const f = await processOn(store, { tools: { turn: owner.tool() } });
+  const state = await f.run(carrier());
+  expect(state.waits).toMatchObject([{ type: "repair", evidence: { attempt: 1 } }]);
+  for (let i = 0; i < 2; i++) await f.resume(state.header.run_id, "auto");
+  expect([owner.calls, (await f.state(state.header.run_id)).status]).toEqual([1, "suspended"]);
+});
+
+test("GS-25 a read-only attempt is sent again under the same identity with a byte-equal intent, once", async () => {
+  const store = await open();
+  const owner = new TurnOwner();
+  const dying = await processOn(store, { tools: { turn: owner.tool("read_only") }, faults: dies("step_started") });
+  const runId = await dying.start(carrier());
+  await eventually(() => dying.faulty.stopped);
+  await dying.kill();
+  const prepared = stepOf(await (await processOn(store)).state(runId)).intent;
+  const f = await processOn(store, { tools: { turn: owner.tool("read_only") } });
+  expect(await f.resume(runId, "auto")).toMatchObject({ status: "succeeded", output: 1 });
+  const starts = (await f.events(runId)).filter((event) => event.type === "step_started");
+  expect(starts.map((event) => event.type === "step_started" && [event.attempt, event.redispatch])).toEqual([
+    [1, undefined],
+    [1, 1],
+  ]);
+  expect(owner.intents.map(canonicalJson)).toEqual([canonicalJson(prepared ?? null)]);
+  expect(owner.accepted).toHaveLength(1);
+  expect(await f.engine.attach(runId)).toBeUndefined();
+});
+
+test("GS-26 authority goes from one daemon to the next once, only after proof; the old one is refused and the new one not", async () => {
+  const path = file();
+  const [a, b, c] = [await open(path), await open(path), await open(path)];
+  const owner = new TurnOwner();
+  owner.prompt = false;
+  const old = await processOn(a, { tools: { turn: owner.tool() } });
+  const runId = await old.start(carrier());
+  await old.until(runId, (state) => stepOf(state).receipt !== undefined);
+  const by = { leaseMs: 30_000, graceMs: 0 };
+  expect(await b.claim(runId, { owner: "daemon-b", ...by })).toBeUndefined();
+  await a.renew(old.engine.owner, -1);
+  expect(await b.claim(runId, { owner: "daemon-b", ...by })).toMatchObject({ fence: 2, taken_over: true });
+  expect(await c.claim(runId, { owner: "daemon-c", ...by })).toBeUndefined();
+  const before = await b.readSegments(runId, 0, 1 << 20);
+  owner.end();
+  await old.engine.idle(runId);
+  expect(await b.readSegments(runId, 0, 1 << 20)).toEqual(before);
+  const fine = { root_run_id: runId, runs: [], artifacts: [], signals_done: [], tree: { wake_at_ms: 1 } };
+  expect(await b.commit([{ ...fine, fence: 1 }])).toEqual([{ ok: false, refusal: "fenced" }]);
+  expect(await b.commit([{ ...fine, fence: 2 }])).toEqual([{ ok: true }]);
+});
+
+test("GS-27 a mutation with a receipt: deferred leaves it as it is, unknown is repair", async () => {
+  const store = await open();
+  const owner = new TurnOwner();
+  owner.prompt = false;
+  const dying = await processOn(store, { tools: { turn: owner.tool() } });
+  const runId = await dying.start(carrier());
+  await dying.until(runId, (state) => stepOf(state).receipt !== undefined);
+  await dying.kill();
+  const clock = new TestClock();
+  const f = await processOn(store, { tools: { turn: owner.tool() }, clock });
+  let asked = 0;
+  const seen: string[] = [];
+  Object.defineProperty(owner, "says", {
+    get: () => {
+      asked++;
+      return asked < 4 ? { type: "deferred", reason: "its host is busy" } : { type: "unknown", reason: "its history is gone" };
+    },
+  });
+  const tree = await f.engine.attach(runId);
+  if (tree === undefined) throw new Error("not claimed");
+  await f.engine.go(tree, "auto");
+  for (let i = 0; i < 3; i++) {
+    await eventually(() => asked === i + 1);
+    seen.push(stepOf(tree.state(runId)).status);
+    await clock.advance(2_000);
+  }
+  await f.engine.idle(runId);
+  const state = await f.state(runId);
+  expect(seen).toEqual(["running", "running", "running"]);
+  expect(state.waits).toMatchObject([{ type: "repair", reason: "its history is gone", evidence: { lookup: "unknown" } }]);
+  expect([owner.calls, stepOf(state).attempts]).toEqual([1, 1]);
+});
+
+test("GS-28 a cancel, and again: the owner is told, its late success is kept, and the run is cancelled without output", async () => {
+  const store = await open();
+  const owner = new TurnOwner();
+  owner.prompt = false;
+  const told = gate();
+  const f = await processOn(store, {
+    tools: {
+      turn: {
+        ...owner.tool(),
+        run: async (call) => {
+          await call.receipt({ turn_id: "t1" });
+          await new Promise<void>((resolve) => call.signal.addEventListener("abort", () => resolve()));
+          told.open();
+          return { type: "succeeded", output: 1 };
+        },
+      },
+    },
+  });
+  const runId = await f.start(carrier());
+  await f.until(runId, (state) => stepOf(state).receipt !== undefined);
+  const first = f.signal(runId, "cancel", { reason: "first", decided_by: "os:a" });
+  await told.promise;
+  await first;
+  await expect(f.signal(runId, "cancel", { reason: "second", decided_by: "os:b" })).rejects.toMatchObject({ code: "terminal" });
+  const state = await f.state(runId);
+  expect([state.status, state.output, stepOf(state).status]).toEqual(["cancelled", undefined, "cancelled"]);
+  expect(state.failure?.message).toBe("first");
+  expect((await f.events(runId)).find((event) => event.type === "late_result")).toMatchObject({ result: { type: "succeeded", output: 1 } });
+});
+
+test("GS-28 an attempt that is only observed hears of the cancel too, through its owner", async () => {
+  const store = await open();
+  const owner = new TurnOwner();
+  owner.prompt = false;
+  const dying = await processOn(store, { tools: { turn: owner.tool() } });
+  const runId = await dying.start(carrier());
+  await dying.until(runId, (state) => stepOf(state).receipt !== undefined);
+  await dying.kill();
+  const f = await processOn(store, { tools: { turn: owner.tool() } });
+  const tree = await f.engine.attach(runId);
+  if (tree === undefined) throw new Error("not claimed");
+  await f.engine.go(tree, "auto");
+  const cancelling = f.signal(runId, "cancel");
+  await eventually(() => owner.cancelled.length > 0);
+  owner.end();
+  await cancelling;
+  const state = await f.state(runId);
+  expect([state.status, state.output, owner.cancelled.length, owner.calls]).toEqual(["cancelled", undefined, 1, 1]);
+  expect((await f.events(runId)).filter((event) => event.type === "late_result")).toHaveLength(1);
+});
+
+test("GS-29 cancelled with its owner gone: read-only and never handed off is cancelled, a handed-off mutation is repair", async () => {
+  for (const [effect, boundary, status] of [
+    ["read_only", "handed_off", "cancelled"],
+    ["read_only", "receipt", "cancelled"],
+    ["mutating", "step_started", "cancelled"],
+    ["mutating", "handed_off", "suspended"],
+    ["mutating", "receipt", "suspended"],
+  ] as const) {
+    const store = await open();
+    const owner = new TurnOwner();
+    owner.prompt = false;
+    const dying = await processOn(store, { tools: { turn: owner.tool(effect) }, faults: dies(boundary) });
+    const runId = await dying.start(carrier());
+    await eventually(() => dying.faulty.stopped);
+    await dying.kill();
+    const f = await processOn(store);
+    await f.signal(runId, "cancel");
+    const state = await f.state(runId);
+    expect([effect, boundary, state.status, state.waits.map((wait) => wait.type)]).toEqual([
+      effect,
+      boundary,
+      status,
+      status === "cancelled" ? [] : ["repair"],
+    ]);
+  }
+});
+
+test("GS-3 a mutation that was prepared and never handed over is repair after a crash: no turn, one attempt", async () => {
+  const store = await open();
+  const owner = new TurnOwner();
+  const dying = await processOn(store, { tools: { turn: owner.tool() }, faults: dies("step_started") });
+  const runId = await dying.start(carrier());
+  await eventually(() => dying.faulty.stopped);
+  await dying.kill();
+  const f = await processOn(store, { tools: { turn: owner.tool() } });
+  const state = await f.resume(runId, "auto");
+  expect(state.waits.map((wait) => wait.type)).toEqual(["repair"]);
+  expect([owner.turns.size, stepOf(state).attempts]).toEqual([0, 1]);
+});
+
+test("GS-4 a fault after the owner accepted: recovery finds the turn by its key; one acceptance, one attempt, its receipt stored", async () => {
+  const store = await open();
+  const owner = new TurnOwner();
+  const dying = await processOn(store, { tools: { turn: owner.tool() } });
+  owner.onAccepted = async () => {
+    await dying.kill();
+    return NEVER;
+  };
+  const runId = await dying.start(carrier());
+  await eventually(() => dying.faulty.stopped);
+  const f = await processOn(store, { tools: { turn: owner.tool() } });
+  owner.onAccepted = () => undefined;
+  const tree = await f.engine.attach(runId);
+  if (tree === undefined) throw new Error("not claimed");
+  await f.engine.go(tree, "auto");
+  await f.until(runId, (state) => stepOf(state).receipt !== undefined);
+  owner.end();
+  await f.engine.idle(runId);
+  const state = await f.state(runId);
+  expect([state.status, owner.accepted.length, owner.calls, stepOf(state).attempts]).toEqual(["succeeded", 1, 1, 1]);
+});
+
+test("GS-5 prepared, cancelled, recovered: it is never dispatched", async () => {
+  const store = await open();
+  const owner = new TurnOwner();
+  const dying = await processOn(store, { tools: { turn: owner.tool() }, faults: dies("step_started") });
+  const runId = await dying.start(carrier());
+  await eventually(() => dying.faulty.stopped);
+  await dying.kill();
+  await store.putSignal({ signal_id: "c", root_run_id: runId, run_id: runId, kind: "cancel", payload: {}, created_at_ms: 3 }, true);
+  const f = await processOn(store, { tools: { turn: owner.tool() } });
+  f.drive();
+  await eventually(async () => (await f.state(runId)).status === "cancelled");
+  expect([owner.calls, owner.accepted.length]).toEqual([0, 0]);
+  expect(await f.kinds(runId)).not.toContain("receipt");
+});
+
+test("GS-6 a foreign daemon without proof that the first has ended changes nothing", async () => {
+  const path = file();
+  const owner = new TurnOwner();
+  const dying = await processOn(await open(path), { tools: { turn: owner.tool() }, faults: dies("step_started") });
+  const runId = await dying.start(carrier());
+  await eventually(() => dying.faulty.stopped);
+  const f = await processOn(await open(path), { tools: { turn: owner.tool() } });
+  expect(await f.engine.attach(runId)).toBeUndefined();
+  const step = stepOf(await f.state(runId));
+  expect([step.status, step.receipt, step.handed_off, owner.calls]).toEqual(["running", undefined, undefined, 0]);
+});
+
+test("GD-17 the same receipt again is nothing, another one is evidence and refused, and none is taken after the end", async () => {
+  const store = await open();
+  const owner = new TurnOwner();
+  const refused: unknown[] = [];
+  let late: (() => Promise<void>) | undefined;
+  const f = await processOn(store, {
+    tools: {
+      turn: {
+        ...owner.tool(),
+        run: async (call) => {
+          await call.receipt({ turn_id: "t1" });
+          await call.receipt({ turn_id: "t1" });
+          await call.receipt({ turn_id: "t2" }).catch((error: unknown) => refused.push(error));
+          late = () => call.receipt({ turn_id: "t1" });
+          return { type: "succeeded", output: 1 };
+        },
+      },
+    },
+  });
+  const state = await f.run(carrier());
+  const kinds = await f.kinds(state.header.run_id);
+  expect(kinds.filter((kind) => kind === "receipt" || kind === "late_result")).toEqual(["receipt", "late_result"]);
+  expect(refused).toMatchObject([{ code: "conflict" }]);
+  await expect(late?.()).rejects.toMatchObject({ code: "conflict" });
+});

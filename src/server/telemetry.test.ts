@@ -25,7 +25,9 @@ test("without an endpoint nothing is loaded; a wrong key is refused by name", as
   await expect(startTelemetry(holdfast, { otlp_endpoint: "file:///x" }, "1")).rejects.toThrow("http");
 });
 
-test("runs and steps reach an OTLP collector, nested, without values", async () => {
+const AGENT_CALL = ["invoke_agent", "gen_ai.operation.name", "holdfast.usage.tokens", "holdfast.usage.cost_micros"];
+
+test("runs, steps and agent calls reach an OTLP collector, nested, without values", async () => {
   const bodies: string[] = [];
   const sink = createServer((request, response) => {
     const chunks: Buffer[] = [];
@@ -58,21 +60,23 @@ test("runs and steps reach an OTLP collector, nested, without values", async () 
         input_hash: "0".repeat(64),
         input: "PRIVATE-input",
       },
+      { ...at, sequence: 4, type: "phase", name: "agent_reserved", instance: "look", tokens: 99 },
     ] as Committed["events"],
   });
   tell({
     ...run,
     status: "succeeded",
     events: [
-      { ...at, sequence: 4, type: "step_completed", step_id: "look", output: "PRIVATE-output" },
-      { ...at, sequence: 5, type: "run_succeeded", output: null },
+      { ...at, sequence: 5, type: "phase", name: "agent_usage_recorded", instance: "look", tokens: 17, cost_micros: 3 },
+      { ...at, sequence: 6, type: "step_completed", step_id: "look", output: "PRIVATE-output" },
+      { ...at, sequence: 7, type: "run_succeeded", output: null },
     ] as unknown as Committed["events"],
   });
   await telemetry?.stop();
   sink.close();
   const text = bodies.join("");
   expect(text).toContain("/v1/traces");
-  for (const part of ["workflow hello", "holdfast.run.id", "holdfast.step.id", "look", "succeeded"])
+  for (const part of ["workflow hello", "holdfast.run.id", "holdfast.step.id", "look", "succeeded", ...AGENT_CALL])
     expect(text).toContain(part);
   expect(text).not.toContain("PRIVATE");
 });

@@ -9,6 +9,7 @@ import type { Committed, Holdfast } from "../access/api.ts";
 import { HoldfastError } from "../domain/errors.ts";
 import type { RunEvent } from "../domain/events.ts";
 import { isTerminal } from "../domain/run.ts";
+import { GEN_AI_OPERATION, INVOKE_AGENT, USAGE_COST_MICROS, USAGE_ESTIMATED, USAGE_TOKENS } from "./gen-ai.ts";
 
 export interface Telemetry {
   stop(): Promise<void>;
@@ -140,6 +141,7 @@ export class RunSpans {
 
   #step(committed: Committed, event: RunEvent): void {
     const run = this.#run(committed, event.at_ms);
+    if (run !== undefined && event.type === "phase") return this.#agent(committed, event);
     if (run === undefined || !("step_id" in event) || event.step_id === undefined) return;
     const key = `${committed.run_id}\0${event.step_id}`;
     if (event.type === "step_started") {
@@ -168,6 +170,27 @@ export class RunSpans {
     if (status === undefined || span === undefined) return;
     this.#steps.delete(key);
     finish(span, status, event.at_ms);
+  }
+
+  /** A call of an agent, from its reservation to its books, below its step. */
+  #agent({ run_id }: Committed, event: Extract<RunEvent, { type: "phase" }>): void {
+    if (event.name !== "agent_reserved" && event.name !== "agent_usage_recorded") return;
+    const step = this.#steps.get(`${run_id}\0${event.instance}`);
+    const key = `${run_id}\0${event.instance}\0agent`;
+    if (event.name === "agent_reserved") {
+      if (step === undefined || this.#steps.size >= MAX_SPANS) return;
+      const attributes = { [RUN_ID]: run_id, [STEP_ID]: event.instance, [GEN_AI_OPERATION]: INVOKE_AGENT };
+      const parent = trace.setSpan(context.active(), step);
+      this.#steps.set(key, this.#tracer.startSpan(INVOKE_AGENT, { startTime: event.at_ms, attributes }, parent));
+      return;
+    }
+    const call = this.#steps.get(key);
+    if (call === undefined) return;
+    this.#steps.delete(key);
+    call.setAttribute(USAGE_TOKENS, event.tokens);
+    if (event.cost_micros !== null) call.setAttribute(USAGE_COST_MICROS, event.cost_micros);
+    if (event.estimated === true) call.setAttribute(USAGE_ESTIMATED, true);
+    call.end(event.at_ms);
   }
 
   #endRun({ run_id, status }: Committed, atMs: number): void {

@@ -206,8 +206,14 @@ async function resumeRun(context: AccessContext, runId: string, session?: string
     await engine.attach(record.root_run_id);
     record = (await recordOf(context, runId, session)).record;
   }
-  demand(decideResume(await viewOf(context, record)));
-  await demandAuthority(context, record);
+  try {
+    demand(decideResume(await viewOf(context, record)));
+    await demandAuthority(context, record);
+  } catch (error) {
+    // Claimed to be looked at, not to be kept: whoever may go on with it claims it anew.
+    engine.holds(record.root_run_id)?.settleDown();
+    throw error;
+  }
   const tree = await engine.attach(record.root_run_id);
   if (tree === undefined)
     throw new HoldfastError(

@@ -10,6 +10,7 @@ import { evolve, initialState, type RunState } from "../domain/state.ts";
 import { hydrateEvents, loadHeader, unpackText } from "../engine/index.ts";
 import type { RunRecord, RunStore, SessionRecord } from "../ports/index.ts";
 import { type AccessContext, needStore, sessionOf } from "./context.ts";
+import { holderOf } from "./holding.ts";
 
 const PAGE_BYTES = 1024 * 1024;
 /** Members of a tree that a view looks at beside the run and its root: those that wait for a person. */
@@ -75,5 +76,7 @@ export async function viewOf(context: AccessContext, record: RunRecord): Promise
       if (member !== undefined) tree.push(await loadState(store, member));
     }
   }
-  return { state, root, tree, now_ms: context.clock.now() };
+  // Asked only where it matters: most runs that are looked at have ended or stand still.
+  const unheld = root.status === "running" && (await holderOf(context, record.root_run_id)).holder === "none";
+  return { state, root, tree, now_ms: context.clock.now(), ...(unheld ? { unheld } : {}) };
 }

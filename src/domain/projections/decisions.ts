@@ -19,6 +19,8 @@ export interface RunView {
   /** The members of the tree that are known and have not ended; at least `state` and `root`. */
   readonly tree: readonly RunState[];
   readonly now_ms: number;
+  /** The process that drove the tree is gone, or nobody took it yet: whoever asks first may go on with it. */
+  readonly unheld?: boolean;
 }
 
 /** Whether an operation is accepted now; `wait` is the one that it would end. */
@@ -106,6 +108,7 @@ export function decideResume(view: RunView): Allowance {
   const no = ended(view, act) ?? notRoot(view, act) ?? openRepair(view, act);
   if (no !== undefined) return no;
   if (state.status === "queued") return ACCEPTED;
+  if (state.status === "running" && view.unheld === true) return ACCEPTED;
   if (state.status === "running") return refuse("not_possible", act, "it is running", "follow it");
   if (members(view).some((run) => run.waits.some((wait) => isResumable(wait, root, now_ms)))) return ACCEPTED;
   const wait = state.waits[0];

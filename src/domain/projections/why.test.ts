@@ -132,7 +132,9 @@ const CASES: readonly Case[] = [
   },
   {
     title: "not admitted in time",
-    view: viewOf(fold(suspended(STARTED, { type: "recovery", reason: "admission timed out", due_at_ms: NOW_MS + 1_000 }))),
+    view: viewOf(
+      fold(suspended(STARTED, { type: "recovery", reason: "admission timed out", due_at_ms: NOW_MS + 1_000 })),
+    ),
     extra: NOBODY,
     cause: "lease",
     sentence:
@@ -317,7 +319,10 @@ describe("causes beside the run's own", () => {
     why(viewOf(run), extra).causes[1];
 
   test("C34 a store that could not be written", () => {
-    const extra: WhyExtra = { holder: "other", store_trouble: { message: "PRIVATE-full", again_at_ms: NOW_MS + 1_000 } };
+    const extra: WhyExtra = {
+      holder: "other",
+      store_trouble: { message: "PRIVATE-full", again_at_ms: NOW_MS + 1_000 },
+    };
     const after =
       "; what is finished is kept, and a worker process goes on by itself once the store can be written again, next at 2026-01-02T03:05:06.000Z. There is 1 more cause.";
     expect(why(viewOf(three), extra)).toMatchObject({
@@ -330,7 +335,8 @@ describe("causes beside the run's own", () => {
   test("GD-53 a resource that another step holds; GD-14 an owner that takes nothing", () => {
     expect(secondOf({ holder: "here", waiting_for_lease: ["b"] })).toEqual({
       cause: "lease",
-      sentence: 'Step "b" waits for a resource of the workspace that another step holds; it goes on by itself when that step ends.',
+      sentence:
+        'Step "b" waits for a resource of the workspace that another step holds; it goes on by itself when that step ends.',
       step_id: "b",
       ends_by: [],
     });

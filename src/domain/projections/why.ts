@@ -432,10 +432,15 @@ function recovery(ground: Ground, wait: Wait): Found {
 function notAdmitted(ground: Ground, wait: Wait, due: number): Found {
   const what = "Nothing of the run could begin in time, because what it needs was taken";
   if (due <= ground.view.now_ms)
-    return found(ground, "lease", `${what}; it is tried again when a process drives the run: a worker process, or resume.`, {
-      wait,
-      ends_by: ["resume"],
-    });
+    return found(
+      ground,
+      "lease",
+      `${what}; it is tried again when a process drives the run: a worker process, or resume.`,
+      {
+        wait,
+        ends_by: ["resume"],
+      },
+    );
   return found(ground, "lease", `${what}; it is tried again by itself at ${rfc3339(due)}.`, {
     wait,
     until_ms: due,

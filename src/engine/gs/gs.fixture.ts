@@ -154,8 +154,8 @@ export async function processOn(
   const { faults = {}, ...rest } = options;
   const faulty = faultyStore(raw, faults);
   const f = await fixture({ program: () => oneTurn, quiet: true, ...rest, store: faulty.store });
-  ends.push(() => {
-    if (!faulty.stopped) return f.engine.close();
+  ends.push(async () => {
+    if (!faulty.stopped) await f.engine.close();
   });
   return {
     ...f,

@@ -11,6 +11,8 @@ export default defineConfig({
   target: "node20.19",
   outDir: "dist",
   clean: true,
+  // `Symbol.asyncDispose` is in the types: a project without @types/node must still accept them.
+  banner: { dts: `/// <reference lib="esnext.disposable" />` },
   dts: { sourcemap: false },
   tsconfig: "tsconfig.build.json",
   sourcemap: false,

@@ -359,7 +359,7 @@ function engineLimits(limits: ConfigLimits = {}): Partial<EngineLimits> {
 
 export interface OpenWorkspaceRequest {
   readonly cwd: string;
-  readonly env: NodeJS.ProcessEnv;
+  readonly env: { readonly [name: string]: string | undefined };
   readonly workspace?: string;
   readonly store?: string;
   readonly session?: string;

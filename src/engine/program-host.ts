@@ -176,6 +176,8 @@ export class ProgramHost {
   #deliverOne(delivery: Delivery): void {
     const key = delivery.type === "outcome" ? visitKey(delivery.instance, delivery.visit) : delivery.key;
     const request = this.#open.get(key);
+    // R-2f: what a program left open when it ended is cancelled without its asking.
+    if (request === undefined && delivery.type === "cancelled" && this.ended !== undefined) return;
     if (request === undefined) {
       this.#mismatch(
         `the program no longer asks for ${JSON.stringify(delivery.type === "outcome" ? delivery.instance : key)}, which was recorded`,

@@ -85,6 +85,12 @@ export class Troubles {
     if (entry === undefined || entry.again_at_ms <= this.#clock.now()) return false;
     const tree = { release: true, wake_at_ms: entry.again_at_ms } as const;
     try {
+      // An open signal makes a free tree due at once: given back, it would be claimed and given back without end.
+      if ((await this.#store.signals({ root_run_id })).length > 0) {
+        entry.timer?.cancel();
+        entry.timer = this.#clock.at(entry.again_at_ms, () => void this.#release(root_run_id, fence, entry, 0));
+        return true;
+      }
       await this.#store.commit([{ root_run_id, fence, runs: [], artifacts: [], signals_done: [], tree }]);
     } catch {
       entry.timer?.cancel();

@@ -112,8 +112,6 @@ export function faultyStore(inner: RunStore & SessionStore, plan: FaultPlan = {}
     await awake(undefined);
     plan.onCall?.(method);
     calls++;
-    /*DBG*/ if (calls > 3000 && calls < 3040) process.stderr.write("CALL " + method + " " + (calls < 3003 ? String(new Error().stack).slice(0, 900) : "") + "\n");
-    /*DBG*/ if (calls > 3040) process.exit(3);
     const fault = plan.call?.(calls, method);
     if (fault === "busy") throw busy();
     if (fault === "io") throw broken("the disk reported an error; check the disk, then try again", "none");

@@ -19,6 +19,7 @@ export { eventsOf, readHistory } from "./history.ts";
 export { freshId, SESSION_ID, sessionRecord, startCommit, TestJournal, testWait, treeCommit } from "./journals.ts";
 export type { Expectation, Skip, TestKit } from "./kit.ts";
 export { failed, type MockTool, ok, type WorldTool } from "./mock-tools.ts";
+export { type OwnerSuite, ownerConformance, type TestedOwner } from "./owner.conformance.ts";
 export {
   type Action,
   type Answer,

@@ -23,6 +23,7 @@ const ROWS = [
   "W5 settled steps run again",
   "W6 5 asleep: memory",
   "W6 5 asleep: CPU",
+  "5 starts at once over HTTP",
   '`import "holdfast"`',
   "`holdfast --help`",
 ];

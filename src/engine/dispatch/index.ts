@@ -77,7 +77,9 @@ export class Dispatch {
     if (step.status === "suspended") {
       job.stage = "waiting";
       const wait = this.#tree.state(job.run.runId).waits.find((w) => w.step_id === job.instance);
-      if (wait?.granted !== undefined) return this.granted(job, wait.wait_id);
+      // What a pause or an interruption has stopped sends nothing before it is continued, granted or not (GD-62).
+      const goes = this.#tree.state(job.run.runId).status === "running";
+      if (goes && wait?.granted !== undefined) return this.granted(job, wait.wait_id);
       return;
     }
     if (step.status === "queued") return this.#fromQueue(job);

@@ -31,8 +31,9 @@ export function wake(tree: TreeExecutor, run: ActiveRun, except?: Job): void {
     const halted = haltedSteps(state);
     tree.append(run.runId, [{ type: "run_started" }]);
     tree.armWallTimer(run);
-    for (const step of halted) {
-      const job = run.jobs.get(step.id);
+    const granted = state.waits.filter((wait) => wait.granted !== undefined).map((wait) => wait.step_id ?? "");
+    for (const id of new Set([...halted.map((step) => step.id), ...granted])) {
+      const job = run.jobs.get(id);
       if (job !== undefined && job !== except) job.done = tree.background(tree.dispatch.goOn(job));
     }
   }

@@ -81,6 +81,8 @@ function decide(tree: TreeExecutor, signal: Signal, payload: JsonObject): void {
   const wait = tree.state(signal.run_id).waits.find((w) => w.wait_id === payload.wait_id);
   const job = wait === undefined ? undefined : jobOfWait(run, wait);
   if (wait === undefined || job === undefined || wait.granted !== undefined) return;
+  // GD-38: a run that is being stopped takes nothing any more but what became of its open mutations (C14).
+  if (tree.state(signal.run_id).stopping !== undefined && signal.kind !== "repair") return;
   // past its deadline a decision is refused even if the expiry is not written yet.
   if (wait.deadline_at_ms !== undefined && tree.now() >= wait.deadline_at_ms) return;
   if (payload.digest !== undefined && wait.digest !== undefined && !wait.digest.startsWith(String(payload.digest)))
@@ -112,7 +114,7 @@ function toolDecision(tree: TreeExecutor, job: Job, wait: Wait, decision: Decisi
     );
   }
   tree.append(runId, [{ type: "grant_issued", wait_id: wait.wait_id, digest: wait.digest ?? "", decision }]);
-  wake(tree, job.run);
+  wake(tree, job.run, job);
   job.done = tree.background(tree.dispatch.granted(job, wait.wait_id));
 }
 

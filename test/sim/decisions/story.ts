@@ -9,6 +9,7 @@ import {
   createWorld,
   type FaultPlan,
   follow,
+  type Person,
   type Random,
   seededRandom,
   type Violation,
@@ -31,6 +32,8 @@ const MAX_ACTIONS = 14;
 const MAX_PROCESSES = 8;
 /** Longer than a lease of 30 s and what takers add to it (R-5). */
 const FROZEN_MS = 45_000;
+/** More than any tool of the plans takes. */
+const LONGEST_CALL_MS = 13_000;
 
 class Cast {
   readonly world: World;
@@ -259,7 +262,17 @@ async function finish(cast: Cast, rootRunId: string): Promise<Story["end"]> {
   for (const member of cast.members) if (member.thawsAtMs !== undefined) thaw(member);
   await pass(cast, 6_000);
   await look(cast, rootRunId);
-  const person = carefulPerson({ approvals: random.chance(0.8) ? "approve" : "deny", input: 3 });
+  const careful = carefulPerson({ approvals: random.chance(0.8) ? "approve" : "deny", input: 3 });
+  const looked = new Set<string>();
+  // Whoever judges a dispatch while it may still be on its way judges too early: nothing here takes so long.
+  const person: Person = (wait, within) => {
+    const sureAtMs = wait.since_ms + LONGEST_CALL_MS;
+    if (wait.type !== "repair" || within.clock.now() >= sureAtMs) return careful(wait, within);
+    const key = `${wait.run_id} ${wait.wait_id}`;
+    if (!looked.has(key)) within.clock.at(sureAtMs, () => undefined);
+    looked.add(key);
+    return undefined;
+  };
   let end: Story["end"] = "gone";
   while (end === "gone") {
     const member = cast.awake[0] ?? (await cast.join(cast.members.length < MAX_PROCESSES));

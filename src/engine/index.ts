@@ -3,6 +3,7 @@
 export { ENGINE_VERSION } from "./custody.ts";
 export { Driver, type DriverOptions } from "./driver.ts";
 export { Engine, type NewRun } from "./engine.ts";
+export { openHealingStore } from "./healing-store.ts";
 export { StepFailure } from "./program.ts";
 export { systemClock, systemIds } from "./system.ts";
 export { exportLines, exportSnapshot, type Imported, importJournal, MAX_LINE_BYTES } from "./transfer.ts";

@@ -163,8 +163,15 @@ async function callMock(mock: MockTool, call: ToolCall, world: ToolSurroundings)
 
 async function callReal(port: ToolPort, call: ToolCall, world: ToolSurroundings): Promise<ToolOutcome> {
   const side_effect = port.describe(call.tool)?.side_effect ?? "mutating";
-  const release = world.hold();
-  const outcome = await port.call(call).finally(release);
+  let release = world.hold();
+  // Storing a receipt is the store's time, not the tool's; in a process that dies there it never ends.
+  const receipt: ToolCall["receipt"] = async (given) => {
+    release();
+    await call.receipt(given);
+    release = world.hold();
+  };
+  const { signal } = call;
+  const outcome = await port.call({ ...call, signal, receipt }).finally(() => release());
   if (!world.alive()) return NEVER;
   if (outcome.type === "succeeded") {
     const known = side_effect === "idempotent" && world.effects.outcomeOf(call.dispatch_id) !== undefined;

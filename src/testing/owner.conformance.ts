@@ -3,9 +3,10 @@
  * key is one piece of work, and what it says of a key is the truth. For tools whose work goes out of the process:
  * a queue, a deployment, a payment.
  */
+
+import { HoldfastError } from "../domain/errors.ts";
 import { dispatchId } from "../domain/journal.ts";
 import { canonicalJson, type Json } from "../domain/json.ts";
-import { HoldfastError } from "../domain/errors.ts";
 import type { OwnerAnswer, ToolCall, ToolOutcome, ToolPort } from "../ports/index.ts";
 import { type AnyTool, createToolRegistry } from "../tools/index.ts";
 import { attempt, type Point } from "./crash-everywhere.ts";
@@ -43,7 +44,9 @@ export function ownerConformance(kit: TestKit, suite: OwnerSuite): void {
     keys(kit, test);
     answers(kit, test);
     stopping(kit, test);
-    kit.test("a crash at each boundary: done at most once, and exactly once where the run succeeded", () => crashes(kit, suite));
+    kit.test("a crash at each boundary: done at most once, and exactly once where the run succeeded", () =>
+      crashes(kit, suite),
+    );
   });
 }
 
@@ -118,7 +121,11 @@ function keys({ expect }: TestKit, test: Scenario): void {
 
 function answers({ expect }: TestKit, test: Scenario): void {
   const look = (owner: TestedOwner, port: ToolPort, step: string): Promise<OwnerAnswer> =>
-    port.lookup(owner.tool.name, { dispatch_id: keyOf(step), input: owner.input, signal: new AbortController().signal });
+    port.lookup(owner.tool.name, {
+      dispatch_id: keyOf(step),
+      input: owner.input,
+      signal: new AbortController().signal,
+    });
 
   test("R-10 looked up: what was never sent is absent or unknown, what was done is its outcome, each time again", async (owner, port) => {
     if (owner.tool.lookup === undefined) return;
@@ -180,18 +187,29 @@ async function crashes({ expect }: TestKit, suite: OwnerSuite): Promise<void> {
   const run = async (points: readonly Point[]): Promise<number> => {
     const owner = await suite.open();
     try {
-      const { outcome, violations, writes } = await attempt({ definitions: [planFor(owner)], tools: [owner.tool] }, seed, points, undefined);
+      const { outcome, violations, writes } = await attempt(
+        { definitions: [planFor(owner)], tools: [owner.tool] },
+        seed,
+        points,
+        undefined,
+      );
       expect(violations).toEqual([]);
       const done = await owner.effects();
       const few = owner.tool.sideEffect === "read_only" || (outcome.status === "succeeded" ? done === 1 : done <= 1);
-      expect({ points, few, status: outcome.status, done }).toEqual({ points, few: true, status: outcome.status, done });
+      expect({ points, few, status: outcome.status, done }).toEqual({
+        points,
+        few: true,
+        status: outcome.status,
+        done,
+      });
       return writes[0] ?? 0;
     } finally {
       await owner.close?.();
     }
   };
   const boundaries = await run([]);
-  if (boundaries === 0) throw new HoldfastError("internal", "Bug in Holdfast: the run of the owner's tool wrote nothing");
+  if (boundaries === 0)
+    throw new HoldfastError("internal", "Bug in Holdfast: the run of the owner's tool wrote nothing");
   for (let write = 1; write <= boundaries; write++)
     for (const when of ["before", "after"] as const) await run([{ write, when }]);
 }

@@ -20,7 +20,7 @@ export interface Child {
 
 const folders: string[] = [];
 /** Built once for each file of tests, so that all of its processes are the same program. */
-let program: Promise<string> | undefined;
+const programs = new Map<string, Promise<string>>();
 const running = new Set<ChildProcess>();
 
 export function folder(): string {
@@ -29,8 +29,14 @@ export function folder(): string {
   return made;
 }
 
-export async function child(request: ChildRequest): Promise<Child> {
-  program ??= buildEntry("test/crash/run-child.ts");
+export function child(request: ChildRequest): Promise<Child> {
+  return childOf("test/crash/run-child.ts", request);
+}
+
+/** A process of another program of this folder. */
+export async function childOf(entry: string, request: object): Promise<Child> {
+  const program = programs.get(entry) ?? buildEntry(entry);
+  programs.set(entry, program);
   const started = spawn(process.execPath, [await program, JSON.stringify(request)], {
     stdio: ["ignore", "pipe", "inherit"],
   });

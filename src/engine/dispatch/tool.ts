@@ -94,6 +94,8 @@ export class ToolDispatch {
     if (tool === undefined) return refuse("mutating", failure("unknown_reference", `there is no tool "${spec.tool}"`));
     // Read-only work runs under every posture, so only work that a posture can forbid asks the store each time.
     const posture = tool.side_effect === "read_only" ? tree.posture : await currentPosture(tree);
+    // Asking took a while: what was stopped or paused meanwhile is neither asked for nor refused.
+    if (isDropped(job) || tree.paused || tree.closed) return undefined;
     if (posture === undefined)
       return refuse(tool.side_effect, failure("execution_failed", "the session's permissions could not be read", true));
     const answer = authorise(tree, spec, tool, posture);

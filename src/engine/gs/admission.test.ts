@@ -10,7 +10,7 @@ import { carrier, eventually, file, open, plain, processOn, stepOf, TurnOwner, t
 
 const step = (state: RunState, id: string): string | undefined => state.steps.get(id)?.status;
 
-test("GS-2 the session's permit is held: the run is let go of as \"admission timed out\" and completes once it is free, in the same process", async () => {
+test('GS-2 the session\'s permit is held: the run is let go of as "admission timed out" and completes once it is free, in the same process', async () => {
   const owner = new TurnOwner();
   owner.permit = "somebody else";
   const f = await processOn(await open(), { tools: { turn: owner.tool() }, limits: { admission_timeout_ms: 50 } });
@@ -86,8 +86,10 @@ test("GS-8 while one process has a tree another recovers nothing of it; let go o
   expect(owner.accepted).toHaveLength(1);
 });
 
-const write = (id: string): Program => (ctx) =>
-  ctx.step(id, { ...turnSpec(), resources: [{ resource: "repository", access: "write" }] }, 1);
+const write =
+  (id: string): Program =>
+  (ctx) =>
+    ctx.step(id, { ...turnSpec(), resources: [{ resource: "repository", access: "write" }] }, 1);
 
 test("GS-33 two siblings that write the repository: one is at work with one lease, the other raced and goes when it is free", async () => {
   const [inside, end] = [gate(), gate()];
@@ -181,7 +183,11 @@ test("GD-53 a repaired-as-retry attempt claims again; a cancelled run, and one t
   const waiting = await f.state(runId);
   const second = await f.start(carrier());
   await eventually(() => (f.engine.holds(second)?.dispatch.admission.waiting.length ?? 0) > 0);
-  await f.signal(runId, "repair", { wait_id: waiting.waits[0]?.wait_id ?? "", resolution: "retry", decided_by: "os:a" });
+  await f.signal(runId, "repair", {
+    wait_id: waiting.waits[0]?.wait_id ?? "",
+    resolution: "retry",
+    decided_by: "os:a",
+  });
   await f.engine.idle(runId);
   await f.engine.idle(second);
   const outputs = [(await f.state(runId)).output, (await f.state(second)).output];
@@ -190,7 +196,10 @@ test("GD-53 a repaired-as-retry attempt claims again; a cancelled run, and one t
   const asking = await processOn(store, {
     program: () => write("a"),
     tools: { turn: plain(() => ({ type: "needs_approval" })) },
-    policy: { fingerprint: "p", decide: () => (++asked === 1 ? { decision: "ask", reason: "policy" } : { decision: "allow" }) },
+    policy: {
+      fingerprint: "p",
+      decide: () => (++asked === 1 ? { decision: "ask", reason: "policy" } : { decision: "allow" }),
+    },
   });
   const byPolicy = await asking.run(carrier());
   const byTool = await asking.run(carrier());
@@ -207,7 +216,10 @@ const policy: RetryPolicy = {
   maximum_backoff_ms: 60_000,
 };
 
-const retried = (more: Partial<RetryPolicy> = {}): Program => (ctx) => ctx.step("turn", turnSpec({ retry: { ...policy, ...more } }), 1);
+const retried =
+  (more: Partial<RetryPolicy> = {}): Program =>
+  (ctx) =>
+    ctx.step("turn", turnSpec({ retry: { ...policy, ...more } }), 1);
 
 test("GS-34 three attempts, 100 ms, doubled: nothing a millisecond early, one attempt when it is due, also after a restart", async () => {
   const store = await open();
@@ -251,7 +263,14 @@ test("GD-59 only what the policy names is made again: never a denial, a timeout,
     [answer(() => failed(false), { side_effect: "read_only" }), {}, {}, 1],
     [answer(() => unavailable), {}, {}, 3],
     [answer(() => unavailable), { eligible_failures: ["owner_reported_retryable"] }, {}, 1],
-    [answer(() => ({ type: "failed", kind: "bad_output", retryable: true, message: "" }), { side_effect: "read_only" }), {}, {}, 1],
+    [
+      answer(() => ({ type: "failed", kind: "bad_output", retryable: true, message: "" }), {
+        side_effect: "read_only",
+      }),
+      {},
+      {},
+      1,
+    ],
     [answer(() => Promise.reject(new Error("lost")), { side_effect: "read_only" }), {}, {}, 1],
     // attempts ≤ min(max_attempts, max_retries + 1)
     [answer(() => unavailable), { max_attempts: 9 }, { max_retries: 1 }, 2],
@@ -311,5 +330,9 @@ test("GS-44 concurrency 1 leaves a second attempt queued, a step cap of 1 refuse
   owner.release();
   await turn();
   const kinds = await late.kinds(runId);
-  expect([owner.calls, kinds.filter((kind) => kind === "run_failed").length, kinds.includes("step_started")]).toEqual([0, 1, false]);
+  expect([owner.calls, kinds.filter((kind) => kind === "run_failed").length, kinds.includes("step_started")]).toEqual([
+    0,
+    1,
+    false,
+  ]);
 });

@@ -5,7 +5,18 @@ import type { RunState } from "../../domain/state.ts";
 import type { TreeCommit } from "../../ports/index.ts";
 import { TestClock } from "../fixture.ts";
 import { unpackText } from "../index.ts";
-import { carrier, eventually, file, gate, NEVER, open, processOn, stepOf, stopsAfter, TurnOwner } from "./gs.fixture.ts";
+import {
+  carrier,
+  eventually,
+  file,
+  gate,
+  NEVER,
+  open,
+  processOn,
+  stepOf,
+  stopsAfter,
+  TurnOwner,
+} from "./gs.fixture.ts";
 
 const text = (group: readonly TreeCommit[]): string =>
   group.flatMap((commit) => commit.runs.map((run) => unpackText(run.segment))).join("");
@@ -22,7 +33,10 @@ test("GS-21 a fault after each dispatch boundary leaves (owner calls, receipt) =
     const store = await open();
     const owner = new TurnOwner();
     owner.prompt = false;
-    const f = await processOn(store, { tools: { turn: owner.tool() }, faults: boundary === "accepted" ? {} : dies(boundary) });
+    const f = await processOn(store, {
+      tools: { turn: owner.tool() },
+      faults: boundary === "accepted" ? {} : dies(boundary),
+    });
     if (boundary === "accepted")
       owner.onAccepted = () => {
         f.faulty.stop();
@@ -157,7 +171,9 @@ test("GS-27 a mutation with a receipt: deferred leaves it as it is, unknown is r
   Object.defineProperty(owner, "says", {
     get: () => {
       asked++;
-      return asked < 4 ? { type: "deferred", reason: "its host is busy" } : { type: "unknown", reason: "its history is gone" };
+      return asked < 4
+        ? { type: "deferred", reason: "its host is busy" }
+        : { type: "unknown", reason: "its history is gone" };
     },
   });
   const tree = await f.engine.attach(runId);
@@ -171,7 +187,9 @@ test("GS-27 a mutation with a receipt: deferred leaves it as it is, unknown is r
   await f.engine.idle(runId);
   const state = await f.state(runId);
   expect(seen).toEqual(["running", "running", "running"]);
-  expect(state.waits).toMatchObject([{ type: "repair", reason: "its history is gone", evidence: { lookup: "unknown" } }]);
+  expect(state.waits).toMatchObject([
+    { type: "repair", reason: "its history is gone", evidence: { lookup: "unknown" } },
+  ]);
   expect([owner.calls, stepOf(state).attempts]).toEqual([1, 1]);
 });
 
@@ -198,11 +216,15 @@ test("GS-28 a cancel, and again: the owner is told, its late success is kept, an
   const first = f.signal(runId, "cancel", { reason: "first", decided_by: "os:a" });
   await told.promise;
   await first;
-  await expect(f.signal(runId, "cancel", { reason: "second", decided_by: "os:b" })).rejects.toMatchObject({ code: "terminal" });
+  await expect(f.signal(runId, "cancel", { reason: "second", decided_by: "os:b" })).rejects.toMatchObject({
+    code: "terminal",
+  });
   const state = await f.state(runId);
   expect([state.status, state.output, stepOf(state).status]).toEqual(["cancelled", undefined, "cancelled"]);
   expect(state.failure?.message).toBe("first");
-  expect((await f.events(runId)).find((event) => event.type === "late_result")).toMatchObject({ result: { type: "succeeded", output: 1 } });
+  expect((await f.events(runId)).find((event) => event.type === "late_result")).toMatchObject({
+    result: { type: "succeeded", output: 1 },
+  });
 });
 
 test("GS-28 an attempt that is only observed hears of the cancel too, through its owner", async () => {
@@ -295,7 +317,10 @@ test("GS-5 prepared, cancelled, recovered: it is never dispatched", async () => 
   const runId = await dying.start(carrier());
   await eventually(() => dying.faulty.stopped);
   await dying.kill();
-  await store.putSignal({ signal_id: "c", root_run_id: runId, run_id: runId, kind: "cancel", payload: {}, created_at_ms: 3 }, true);
+  await store.putSignal(
+    { signal_id: "c", root_run_id: runId, run_id: runId, kind: "cancel", payload: {}, created_at_ms: 3 },
+    true,
+  );
   const f = await processOn(store, { tools: { turn: owner.tool() } });
   f.drive();
   await eventually(async () => (await f.state(runId)).status === "cancelled");

@@ -11,7 +11,17 @@ import type { RunState } from "../../domain/state.ts";
 import type { OwnerAnswer, RunStore, SessionStore } from "../../ports/index.ts";
 import { openSqliteStore } from "../../stores/sqlite/index.ts";
 import { type FaultPlan, type FaultyStore, faultyStore } from "../../testing/faulty-store.ts";
-import { aborted, type FakeTool, type Fixture, type FixtureOptions, fixture, type Gate, gate, NEVER, ok } from "../fixture.ts";
+import {
+  aborted,
+  type FakeTool,
+  type Fixture,
+  type FixtureOptions,
+  fixture,
+  type Gate,
+  gate,
+  NEVER,
+  ok,
+} from "../fixture.ts";
 import { Driver } from "../index.ts";
 import type { Program, ToolSpec } from "../program.ts";
 
@@ -86,7 +96,11 @@ export class TurnOwner {
   #admit(key: string): Turn {
     const known = this.turns.get(key);
     if (known !== undefined) return known;
-    const turn: Turn = { receipt: { session_id: "s", turn_id: `t${this.turns.size + 1}` }, state: "running", end: gate() };
+    const turn: Turn = {
+      receipt: { session_id: "s", turn_id: `t${this.turns.size + 1}` },
+      state: "running",
+      end: gate(),
+    };
     this.turns.set(key, turn);
     this.accepted.push(key);
     return turn;
@@ -111,7 +125,12 @@ export function plain(run: FakeTool["run"], more: Partial<FakeTool> = {}): FakeT
   return { side_effect: "mutating", capabilities: ["write"], run, ...more };
 }
 
-export const turnSpec = (more: Partial<ToolSpec> = {}): ToolSpec => ({ kind: "tool", tool: "turn", capabilities: ["read"], ...more });
+export const turnSpec = (more: Partial<ToolSpec> = {}): ToolSpec => ({
+  kind: "tool",
+  tool: "turn",
+  capabilities: ["read"],
+  ...more,
+});
 export const oneTurn: Program = (ctx) => ctx.step("turn", turnSpec(), 1);
 
 /** The definition that carries a test program: its own plan is never run. */
@@ -166,7 +185,11 @@ export async function processOn(
     },
     drive(pollMs = 50) {
       const driver = new Driver(f.engine, { pollMs });
-      ends.push(() => driver.stop());
+      ends.push(async () => {
+        // In a process that is gone no sweep ever ends.
+        const stopped = driver.stop();
+        if (!faulty.stopped) await stopped;
+      });
       void driver.start();
       return driver;
     },
@@ -174,8 +197,14 @@ export async function processOn(
 }
 
 /** Stops the process when a commit with an event of that type reaches the disk. */
-export function stopsAfter(type: string, text: (group: Parameters<NonNullable<FaultPlan["write"]>>[2]) => string): FaultPlan {
-  return { write: (_, method, group) => (method === "commit" && text(group).includes(`"${type}"`) ? { kind: "stop", when: "after" } : undefined) };
+export function stopsAfter(
+  type: string,
+  text: (group: Parameters<NonNullable<FaultPlan["write"]>>[2]) => string,
+): FaultPlan {
+  return {
+    write: (_, method, group) =>
+      method === "commit" && text(group).includes(`"${type}"`) ? { kind: "stop", when: "after" } : undefined,
+  };
 }
 
 /** Resolves once `fits`, looked at again after every turn of the loop; for what no event tells of. */

@@ -56,7 +56,8 @@ function ask(tree: TreeExecutor, run: ActiveRun, request: Request): void {
     if (run.ended || run.stopping !== undefined || tree.closed) return;
     // a run that is being stopped goes nowhere; its open mutations can still be answered.
     const halted = tree.state(run.runId).stopping !== undefined;
-    if (halted && (request.kind === "retry" || request.kind === "cancel" || !request.resumed)) return;
+    if (halted && request.kind === "cancel") return readopt(tree, run, request);
+    if (halted && (request.kind === "retry" || !request.resumed)) return;
     if (request.kind === "retry") return delay(tree, run, request);
     if (request.kind === "cancel") return cancel(tree, run, request);
     const job = newJob(run, request);
@@ -137,6 +138,15 @@ function cancel(tree: TreeExecutor, run: ActiveRun, request: CancelRequest): voi
     }
   }
   void tree.background(cancelGroup(tree, run, request.key, request.targets));
+}
+
+/** The run's own stop has overtaken the group's; what of it is open can still be answered. */
+function readopt(tree: TreeExecutor, run: ActiveRun, request: CancelRequest): void {
+  for (const target of request.targets) {
+    if (target.kind !== "retry") adopt(tree, run, target);
+    const job = run.jobs.get(target.kind === "retry" ? "" : target.instance);
+    if (job !== undefined) rejoin(tree, job);
+  }
 }
 
 /** After a restart what a cancelled group has open was not asked for again: it can still be answered. */

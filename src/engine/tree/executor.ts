@@ -298,7 +298,9 @@ export class TreeExecutor {
     if (rest === undefined) return;
     this.journal.update({
       release: true,
-      ...(rest === "ended" ? { wake_at_ms: null, ended: true } : { wake_at_ms: this.dormant ? null : (nextWakeMs(this) ?? null) }),
+      ...(rest === "ended"
+        ? { wake_at_ms: null, ended: true }
+        : { wake_at_ms: this.dormant ? null : (nextWakeMs(this) ?? null) }),
     });
     this.#closing = this.#close();
   }

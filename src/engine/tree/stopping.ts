@@ -264,7 +264,12 @@ export async function cancelGroup(
     if (id !== undefined && tree.journal.runs.has(id))
       await stopRun(tree, id, { reason: "cancelled", text: "a sibling failed" });
   }
-  if (tree.closed || run.ended || run.stopping !== undefined) return;
+  if (tree.closed || run.ended) return;
+  if (run.stopping !== undefined) {
+    // The run's own stop has overtaken it and ends its steps: nobody waits for the group any more.
+    run.cancels.delete(key);
+    return tree.settleDown();
+  }
   finishCancel(tree, run, key);
 }
 

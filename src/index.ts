@@ -32,7 +32,7 @@ import {
 import { HoldfastError } from "./domain/errors.ts";
 import { type Diagnostic, planEditorSchema } from "./domain/plan/index.ts";
 import type { Budgets, Durability } from "./domain/run.ts";
-import { Driver, Engine, type EngineLimits, systemClock, systemIds } from "./engine/index.ts";
+import { Driver, Engine, type EngineLimits, openHealingStore, systemClock, systemIds } from "./engine/index.ts";
 import type { AgentPort, Clock, Ids, PolicyPort, RunStore, SecretPort, SessionStore, ToolPort } from "./ports/index.ts";
 import {
   type AnyTool,
@@ -305,10 +305,13 @@ async function openStore(
   const { openSqliteStore } = await import("./stores/sqlite/index.ts");
   const folder = openWorkspaceFolder(options.workspaceRoot);
   const state = options.readOnly === true ? folder.state_dir : undefined;
-  const store = await openSqliteStore({
-    path: wanted === undefined ? join(state ?? prepareState(folder), "holdfast.db") : sqlitePath(wanted),
-    ...(options.readOnly === undefined ? {} : { readOnly: options.readOnly }),
-  });
+  const path = wanted === undefined ? join(state ?? prepareState(folder), "holdfast.db") : sqlitePath(wanted);
+  const open = () =>
+    openSqliteStore({ path, ...(options.readOnly === undefined ? {} : { readOnly: options.readOnly }) });
+  // GD-31: what is here to stay begins without a store that another holds for now; a command says so and ends.
+  const stays = options.worker !== false && options.readOnly !== true;
+  const heal = { open, clock: systemClock, ...(options.log === undefined ? {} : { log: options.log }) };
+  const store = stays ? await openHealingStore(heal) : await open();
   return { store, close: () => store.close() };
 }
 
@@ -352,6 +355,7 @@ function engineLimits(limits: ConfigLimits = {}): Partial<EngineLimits> {
   return {
     ...(limits.stop_grace_ms === undefined ? {} : { stop_grace_ms: limits.stop_grace_ms }),
     ...(limits.lease_ms === undefined ? {} : { lease_ms: limits.lease_ms }),
+    ...(limits.admission_timeout_ms === undefined ? {} : { admission_timeout_ms: limits.admission_timeout_ms }),
   };
 }
 

@@ -201,13 +201,21 @@ async function pauseRun(
 async function resumeRun(context: AccessContext, runId: string, session?: string): Promise<Verb> {
   let { record } = await recordOf(context, runId, session);
   const engine = needEngine(context);
-  if (record.status === "running" && engine.holds(record.root_run_id) === undefined) {
+  const lost = record.status === "running" && engine.holds(record.root_run_id) === undefined;
+  if (lost) {
     // Its process may have died: claiming it tells, and marks what was left open (RP-61).
     await engine.attach(record.root_run_id);
+    await engine.holds(record.root_run_id)?.journal.barrier();
     record = (await recordOf(context, runId, session)).record;
   }
   try {
-    demand(decideResume(await viewOf(context, record)));
+    const decided = decideResume(await viewOf(context, record));
+    // What was interrupted now says what it waits for: that is as far as this goes.
+    if (!decided.ok && lost && record.status === "suspended") {
+      engine.holds(record.root_run_id)?.settleDown();
+      return { run: await inspectRun(context, runId, session), pending: false };
+    }
+    demand(decided);
     await demandAuthority(context, record);
   } catch (error) {
     // Claimed to be looked at, not to be kept: whoever may go on with it claims it anew.

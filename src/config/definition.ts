@@ -31,6 +31,7 @@ export interface ConfigLimits {
   readonly lease_ms?: number;
   /** How long a stop waits for what is at work, in ms (R-12). */
   readonly stop_grace_ms?: number;
+  readonly admission_timeout_ms?: number;
 }
 
 /** A tool as `defineTool` makes it. */

@@ -36,6 +36,12 @@ const limits = z.strictObject({
     .max(3_600_000)
     .describe("How long a stop waits for what is at work (default 5,000)")
     .optional(),
+  admission_timeout_ms: z
+    .int()
+    .min(10)
+    .max(3_600_000)
+    .describe("How long a step waits for what others hold before its run is let go of for a while (default 30,000)")
+    .optional(),
 });
 
 const capabilityName = z.string().regex(/^[A-Za-z][A-Za-z0-9_.:-]{0,63}$/);

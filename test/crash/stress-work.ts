@@ -65,11 +65,10 @@ const WORKFLOWS = [
       ],
     },
   ),
-  plan(
-    "sleeps",
-    [step("a", "Transfer"), { id: "nap", type: "wait", for_ms: 1_500 }, step("b", "Transfer")],
-    { type: "sequence", nodes: [leaf("a"), leaf("nap"), leaf("b")] },
-  ),
+  plan("sleeps", [step("a", "Transfer"), { id: "nap", type: "wait", for_ms: 1_500 }, step("b", "Transfer")], {
+    type: "sequence",
+    nodes: [leaf("a"), leaf("nap"), leaf("b")],
+  }),
   plan("slow", [step("a", "Transfer"), step("slow", "Slow"), step("b", "Transfer")], {
     type: "sequence",
     nodes: [leaf("a"), leaf("slow"), leaf("b")],

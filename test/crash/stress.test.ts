@@ -4,8 +4,8 @@ import { writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { afterAll, expect, test } from "vitest";
 import { createHoldfast, type Holdfast, type Run } from "../../src/index.ts";
-import { checkRules, readHistory, seededRandom } from "../../src/testing/index.ts";
 import { openSqliteStore } from "../../src/stores/sqlite/index.ts";
+import { checkRules, readHistory, seededRandom } from "../../src/testing/index.ts";
 import { GO } from "./child-request.ts";
 import { type Child, childOf, cleanUp, folder, type Said } from "./children.ts";
 import { LEASE_MS, linesIn, openStress, type StressRequest } from "./stress-work.ts";
@@ -80,7 +80,13 @@ async function allRuns(holdfast: Holdfast): Promise<{ run_id: string; status: st
   let cursor: string | undefined;
   do {
     const page = await holdfast.runs.list({ limit: 200, ...(cursor === undefined ? {} : { cursor }) });
-    runs.push(...page.runs.map(({ run_id, status, suspension }) => ({ run_id, status, ...(suspension === undefined ? {} : { suspension: String(suspension) }) })));
+    runs.push(
+      ...page.runs.map(({ run_id, status, suspension }) => ({
+        run_id,
+        status,
+        ...(suspension === undefined ? {} : { suspension: String(suspension) }),
+      })),
+    );
     cursor = page.next_cursor;
   } while (cursor !== undefined);
   return runs;
@@ -161,7 +167,10 @@ test(
     expect([acknowledged.filter((id) => !ids.has(id)), acknowledged.length, ids.size]).toEqual([[], RUNS, RUNS]);
     expect(finished.filter((run) => run.status !== "succeeded")).toEqual([]);
     const lines = linesIn(at);
-    expect([twice(lines.map((line) => line.dispatch_id)), twice(lines.map((line) => `${line.run_id} ${line.step_id}`))]).toEqual([[], []]);
+    expect([
+      twice(lines.map((line) => line.dispatch_id)),
+      twice(lines.map((line) => `${line.run_id} ${line.step_id}`)),
+    ]).toEqual([[], []]);
     expect(lines).toHaveLength(RUNS * 5);
     expect(await broken(at, acknowledged)).toEqual([]);
     const logged = slots.flatMap((slot) => slot.child.said.filter((said: Said) => said.log !== undefined));
@@ -185,7 +194,8 @@ async function broken(at: string, runIds: readonly string[]): Promise<string[]> 
   const store = await openSqliteStore({ path: join(at, "holdfast.db") });
   const found: string[] = [];
   for (const runId of seededRandom("sample", seed).shuffle(runIds).slice(0, 100))
-    for (const fault of checkRules(await readHistory(store, runId))) found.push(`${fault.rule} at ${fault.sequence}: ${fault.why}`);
+    for (const fault of checkRules(await readHistory(store, runId)))
+      found.push(`${fault.rule} at ${fault.sequence}: ${fault.why}`);
   await store.close();
   return found;
 }

@@ -170,7 +170,11 @@ for (const [name, about] of [
   });
 
 test("C07 of ten runs that want work the third cannot be loaded, and the store throws between two claims: nine end, none stays claimed", async () => {
-  const world = await createWorld({ seed, definitions: [{ steps: [tool("put", "Put")], plan: leaf("put") }], tools: [PUT] });
+  const world = await createWorld({
+    seed,
+    definitions: [{ steps: [tool("put", "Put")], plan: leaf("put") }],
+    tools: [PUT],
+  });
   const starter = await world.process({ drives: false });
   const ids: string[] = [];
   for (let n = 0; n < 10; n++) {

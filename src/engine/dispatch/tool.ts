@@ -251,8 +251,8 @@ export class ToolDispatch {
         ? tree.journal.barrier()
         : tree.strictBarrier(job.run.runId);
     if (barrier !== undefined) await barrier;
-    if (tool.can_handoff === true) await this.#handOff(job, tool);
     if (isDropped(job)) return this.#neverSent(job);
+    if (tool.can_handoff === true && !(await this.#handOff(job, tool))) return this.#neverSent(job);
     const forbidden = this.#forbiddenMeanwhile(handover);
     if (forbidden !== undefined) {
       job.ended = true;
@@ -266,13 +266,17 @@ export class ToolDispatch {
     this.#judge(job, handover, answer);
   }
 
-  /** GD-13: that the owner is about to be called is a fact of its own, in a transaction after the intent's. */
-  async #handOff(job: Job, tool: ToolDescriptor): Promise<void> {
+  /**
+   * GD-13: that the owner is about to be called is a fact of its own, in a transaction after the intent's.
+   * @returns false when it was told to stop meanwhile
+   */
+  async #handOff(job: Job, tool: ToolDescriptor): Promise<boolean> {
     const tree = this.#tree;
-    if (isDropped(job) || tree.state(job.run.runId).steps.get(job.instance)?.handed_off === true) return;
+    if (tree.state(job.run.runId).steps.get(job.instance)?.handed_off === true) return true;
     const control = tool.side_effect !== "read_only";
     tree.append(job.run.runId, [{ type: "handed_off", step_id: job.instance }], { control });
     await tree.journal.barrier();
+    return !isDropped(job);
   }
 
   /** Told to stop between the intent and the hand-over: nothing was sent. */

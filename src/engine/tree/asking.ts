@@ -157,6 +157,9 @@ function adopt(tree: TreeExecutor, run: ActiveRun, target: Job["request"]): void
   if (step.side_effect !== undefined) job.sideEffect = step.side_effect;
   job.stage = step.status === "running" || step.was === "running" ? "running" : "waiting";
   run.jobs.set(job.instance, job);
+  // A child that is being stopped already may have an open mutation of its own to be answered.
+  const child = step.child_run_id === undefined ? undefined : tree.runs.get(step.child_run_id);
+  if (child !== undefined && tree.state(child.runId).stopping !== undefined) child.host.goLive();
 }
 
 // ── no room ───────────────────────────────────────────────────────────────────────────────────────────────────

@@ -21,9 +21,9 @@ import type { ActiveRun, EngineLimits, EnginePorts, Job, LateResult } from "../w
 import { isOpen, liveRun } from "./asking.ts";
 import type { JournalRun, TreeJournal } from "./journal.ts";
 import { outcomeOf } from "./outcome.ts";
-import { parentJob } from "./parents.ts";
+import { parentJob, wake } from "./parents.ts";
 import { restOf, standStill } from "./resting.ts";
-import { cancelGroup, stopOf, stopRun } from "./stopping.ts";
+import { cancelGroup, finishCancel, stopOf, stopRun } from "./stopping.ts";
 import { nextWakeMs } from "./waiting.ts";
 
 export interface TreeServices {
@@ -229,6 +229,9 @@ export class TreeExecutor {
   /** Called when the program can go no further by itself. */
   check(run: ActiveRun): void {
     if (run.ended || run.stopping !== undefined || this.#closed || this.paused) return;
+    const state = this.state(run.runId);
+    // A pause or an interruption came when all was done but the end: it ends when it is continued (GD-62).
+    if (state.status === "suspended" && state.waits.some((wait) => wait.step_id === undefined)) return;
     if (run.host.ended === undefined) standStill(this, run);
     else this.#programEnded(run, run.host.ended);
   }
@@ -273,10 +276,20 @@ export class TreeExecutor {
       if (!this.stops.has(job.run.runId)) void this.background(stopRun(this, job.run.runId, stopOf(parent.stopping)));
       return;
     }
-    if (job.stop !== undefined || job.run.stopping !== undefined) return;
+    if (job.run.stopping !== undefined) return;
     // A parent that recovery or a pause has stopped hears of it when it goes on.
     if (parent.status === "suspended" && parent.waits.some((wait) => wait.step_id === undefined)) return;
+    if (job.stop !== undefined) return this.#tellGroup(job);
     this.dispatch.childEnded(job, this.state(child.runId));
+  }
+
+  /** The group that a sibling's failure stopped has waited for this child: with its last it is done (RP-32, R-12). */
+  #tellGroup(job: Job): void {
+    for (const [key, group] of [...job.run.cancels]) {
+      if (!group.waiting || !group.instances.has(job.instance)) continue;
+      wake(this, job.run, job);
+      finishCancel(this, job.run, key);
+    }
   }
 
   // ── standing still ──────────────────────────────────────────────────────────────────────────────────────────

@@ -55,6 +55,8 @@ function isCancelling(run: ActiveRun): boolean {
 
 /** A timer of it is about to fire: letting the tree go now would only mean claiming it again. */
 function isDue(run: ActiveRun, now: number): boolean {
+  // A run that is stopped or paused hears no timer: it would never be let go of.
+  if (run.stopping !== undefined) return false;
   for (const job of run.jobs.values())
     if (job.dueAtMs !== undefined && job.dueAtMs <= now && job.timers.length > 0) return true;
   return false;

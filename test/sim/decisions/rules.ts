@@ -82,8 +82,7 @@ function verbOf(event: RunEvent): Verb | undefined {
 }
 
 function opened(events: readonly RunEvent[], waitId: string) {
-  for (const event of events)
-    if ("wait" in event && event.wait?.wait_id === waitId) return { event, wait: event.wait };
+  for (const event of events) if ("wait" in event && event.wait?.wait_id === waitId) return { event, wait: event.wait };
   return undefined;
 }
 
@@ -98,7 +97,8 @@ const firstStands = perRun("the_first_decision_stands", "R-1, GD-49, GD-51", ({ 
   for (const event of endings(events)) {
     const before = ended.get(event.wait_id);
     // The grant of an approval that is given up with its run closes nothing anew.
-    if (before !== undefined) report(`${event.wait_id} was ended by ${before} and again by ${verbOf(event) ?? event.type}`, { event });
+    if (before !== undefined)
+      report(`${event.wait_id} was ended by ${before} and again by ${verbOf(event) ?? event.type}`, { event });
     ended.set(event.wait_id, verbOf(event) ?? event.type);
   }
 });
@@ -127,26 +127,30 @@ const inTime = perRun("past_the_deadline_is_refused", "R-1, R-28, GD-51", ({ eve
   }
 });
 
-const storedFirst = perRun("a_decision_is_stored_before_anything_is_released", "R-3, R-9, C36", ({ record, events }, report, story) => {
-  const mine = story.history.effects.calls.filter(
-    (call) => call.kind === "call" && call.run_id === record.run_id && ASKED_TOOLS.has(call.tool),
-  );
-  for (const call of mine) {
-    const started = events.find(
-      (event) => event.type === "step_started" && event.step_id === call.step_id && event.grant !== undefined,
+const storedFirst = perRun(
+  "a_decision_is_stored_before_anything_is_released",
+  "R-3, R-9, C36",
+  ({ record, events }, report, story) => {
+    const mine = story.history.effects.calls.filter(
+      (call) => call.kind === "call" && call.run_id === record.run_id && ASKED_TOOLS.has(call.tool),
     );
-    const grant = events.find(
-      (event) =>
-        event.type === "grant_issued" &&
-        started?.type === "step_started" &&
-        event.wait_id === started.grant &&
-        event.sequence < started.sequence,
-    );
-    if (started === undefined || grant === undefined)
-      report(`${call.step_id} (${call.tool}) was sent and nobody's yes is in the journal`);
-    else if (call.at_ms < grant.at_ms) report(`${call.step_id} was sent before the yes to it`, { event: grant });
-  }
-});
+    for (const call of mine) {
+      const started = events.find(
+        (event) => event.type === "step_started" && event.step_id === call.step_id && event.grant !== undefined,
+      );
+      const grant = events.find(
+        (event) =>
+          event.type === "grant_issued" &&
+          started?.type === "step_started" &&
+          event.wait_id === started.grant &&
+          event.sequence < started.sequence,
+      );
+      if (started === undefined || grant === undefined)
+        report(`${call.step_id} (${call.tool}) was sent and nobody's yes is in the journal`);
+      else if (call.at_ms < grant.at_ms) report(`${call.step_id} was sent before the yes to it`, { event: grant });
+    }
+  },
+);
 
 const nothingAfterCancel = perRun("after_a_cancel_nothing_is_accepted_or_sent", "GD-38, C14", ({ events }, report) => {
   const stop = stoppedAt(events);
@@ -192,7 +196,8 @@ const endsWithItsTree: DecisionRule = {
     const [root] = history.runs;
     if (root === undefined || !isTerminal(root.record.status)) return;
     for (const { record } of history.runs)
-      if (!isTerminal(record.status)) report(`the root is ${root.record.status} and this child ${record.status}`, { run_id: record.run_id });
+      if (!isTerminal(record.status))
+        report(`the root is ${root.record.status} and this child ${record.status}`, { run_id: record.run_id });
   },
 };
 
@@ -212,18 +217,27 @@ const parentGoesOn: DecisionRule = {
             later.sequence > event.sequence &&
             (isTerminalEvent(later.type) || ("step_id" in later && later.step_id === step)),
         );
-        if (!settled) report(`its child ${child} has ended and the step ${step} still waits for it`, { run_id: record.run_id, event });
+        if (!settled)
+          report(`its child ${child} has ended and the step ${step} still waits for it`, {
+            run_id: record.run_id,
+            event,
+          });
       }
     }
   },
 };
 
-const stopEndsIt = perRun("a_repair_ends_a_stopped_run_as_the_stop_would_have", "R-12", ({ record, events }, report) => {
-  const stop = events.find((event) => event.type === "cancel_requested");
-  if (stop?.type !== "cancel_requested" || !isTerminal(record.status)) return;
-  const should = stop.stop_reason === "timeout" ? "failed" : "cancelled";
-  if (record.status !== should) report(`it was being stopped (${stop.stop_reason}) and ended as ${record.status}`, { event: stop });
-});
+const stopEndsIt = perRun(
+  "a_repair_ends_a_stopped_run_as_the_stop_would_have",
+  "R-12",
+  ({ record, events }, report) => {
+    const stop = events.find((event) => event.type === "cancel_requested");
+    if (stop?.type !== "cancel_requested" || !isTerminal(record.status)) return;
+    const should = stop.stop_reason === "timeout" ? "failed" : "cancelled";
+    if (record.status !== should)
+      report(`it was being stopped (${stop.stop_reason}) and ended as ${record.status}`, { event: stop });
+  },
+);
 
 const everyoneIsAnswered: DecisionRule = {
   name: "every_signal_is_answered",
@@ -246,12 +260,18 @@ const answersAreTrue: DecisionRule = {
       if (run === undefined || each.wait_id === undefined) continue;
       const mine = run.events.find((event) => byOf(event) === each.by);
       if (typeof each.answer === "object" && mine !== undefined)
-        report(`${each.by} was refused (${each.answer.refused}: ${each.answer.message}), and it was done`, { run_id: each.run_id, event: mine });
+        report(`${each.by} was refused (${each.answer.refused}: ${each.answer.message}), and it was done`, {
+          run_id: each.run_id,
+          event: mine,
+        });
       if (each.answer !== "done") continue;
       const ending = endings(run.events).find((event) => event.wait_id === each.wait_id);
       const verb = ending === undefined ? undefined : verbOf(ending);
       if (verb !== each.verb)
-        report(`${each.by} was told that the ${each.verb} of ${each.wait_id} stands; the journal has ${verb ?? "nothing"}`, { run_id: each.run_id });
+        report(
+          `${each.by} was told that the ${each.verb} of ${each.wait_id} stands; the journal has ${verb ?? "nothing"}`,
+          { run_id: each.run_id },
+        );
     }
   },
 };
@@ -263,9 +283,7 @@ const cancelIsTrue: DecisionRule = {
     for (const each of asked) {
       if (each.verb !== "cancel" || each.answer !== "done") continue;
       const run = history.runs.find(({ record }) => record.run_id === each.run_id);
-      const stopped = run?.events.some(
-        (event) => event.type === "run_cancelled" || event.type === "cancel_requested",
-      );
+      const stopped = run?.events.some((event) => event.type === "run_cancelled" || event.type === "cancel_requested");
       if (run !== undefined && stopped !== true && run.record.status !== "failed")
         report(`${each.by} was told that it is cancelled; it is ${run.record.status}`, { run_id: each.run_id });
     }
@@ -292,7 +310,10 @@ const everythingEnds: DecisionRule = {
   check: ({ history, end, inbox }, report) => {
     if (end === "ended") return;
     const root = history.runs[0]?.record;
-    report(`it stands ${root?.status} (${end}); open waits: ${inbox.map((wait) => wait.wait_id).join(", ") || "none"}`, root === undefined ? {} : { run_id: root.run_id });
+    report(
+      `it stands ${root?.status} (${end}); open waits: ${inbox.map((wait) => wait.wait_id).join(", ") || "none"}`,
+      root === undefined ? {} : { run_id: root.run_id },
+    );
   },
 };
 

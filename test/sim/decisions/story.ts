@@ -156,7 +156,12 @@ function ask(cast: Cast, member: Member, verb: Verb, runId: string, wait?: Wait)
         const message = error instanceof Error ? error.message : String(error);
         asked.answer = { refused: known ? error.code : "internal", message };
         if (!known || error.code === "internal")
-          world.violations.push({ rule: "no_bug", cites: "DESIGN §13", sequence: 0, why: `${verb} by ${by}: ${error instanceof Error ? error.stack : message}` });
+          world.violations.push({
+            rule: "no_bug",
+            cites: "DESIGN §13",
+            sequence: 0,
+            why: `${verb} by ${by}: ${error instanceof Error ? error.stack : message}`,
+          });
       },
     )
     .finally(() => world.clock.touch());
@@ -181,7 +186,6 @@ function verbFor(random: Random, wait: Wait): Verb | undefined {
 /** One thing that somebody does, or that happens to a process. */
 async function act(cast: Cast, rootRunId: string): Promise<void> {
   const { random, world } = cast;
-  /*DUMP*/ if (process.env.DUMP) console.error("ACT", world.clock.now(), cast.asked.length, cast.members.map((m) => [m.process.name, m.process.alive, m.thawsAtMs]));
   const awake = cast.awake;
   const member = awake.length === 0 ? await cast.join(true) : random.pick(awake);
   const chance = random.next();
@@ -203,7 +207,12 @@ async function act(cast: Cast, rootRunId: string): Promise<void> {
   if (chance < 0.39) return ask(cast, member, "pause", rootRunId);
   if (chance < 0.43) return ask(cast, member, "resume", rootRunId);
   const waits = [...cast.waits.values()].filter((wait) => verbFor(random, wait) !== undefined);
-  const wait = waits.length === 0 ? undefined : random.chance(0.8) ? waits.at(-1 - random.int(Math.min(3, waits.length))) : random.pick(waits);
+  const wait =
+    waits.length === 0
+      ? undefined
+      : random.chance(0.8)
+        ? waits.at(-1 - random.int(Math.min(3, waits.length)))
+        : random.pick(waits);
   const verb = wait === undefined ? undefined : verbFor(random, wait);
   if (wait === undefined || verb === undefined) return;
   // Often several at once, of the same mind or not, over whichever process.
@@ -232,11 +241,16 @@ function thaw(member: Member): void {
 }
 
 /** The story of a seed, judged. */
-export async function tell(seed: number): Promise<{ readonly violations: readonly Violation[]; readonly asked: readonly Asked[]; readonly kinds: readonly string[] }> {
+export async function tell(
+  seed: number,
+): Promise<{
+  readonly violations: readonly Violation[];
+  readonly asked: readonly Asked[];
+  readonly kinds: readonly string[];
+}> {
   const random = seededRandom("decisions", seed);
   const world = await createWorld(worldOf(seed, random));
   const cast = new Cast(world, random);
-  /*DUMP*/ if (process.env.DUMP) setInterval(() => void (async () => { console.error("TICK", world.clock.now(), cast.members.map((m) => [m.process.name, m.process.alive, m.process.calls])); const [r] = await world.store.listRuns({ limit: 1 }); for (const e of (await world.events(r?.run_id ?? "")).slice(-12)) console.error(JSON.stringify(e).slice(0, 300)); console.error(JSON.stringify(world.log.slice(-4).map((l) => [l.level, l.message, String(l.details.error)])), await world.tree(r?.run_id ?? "")); })(), 2000).unref();
   try {
     await cast.join(true);
     if (random.chance(0.6)) await cast.join(true);
@@ -287,7 +301,6 @@ async function judge(cast: Cast, rootRunId: string, end: Story["end"]): Promise<
   const { world } = cast;
   const violations = [...(await world.check(rootRunId))];
   void cast.alive;
-  /*DUMP*/ if (process.env.DUMP) { for (const r of (await world.history(rootRunId)).runs) { console.error(r.record.run_id, r.record.status); for (const e of r.events) console.error(JSON.stringify(e).slice(0, 260)); } console.error(JSON.stringify(world.log.map((l) => [l.level, l.message, String(l.details.error)])), await world.tree(rootRunId), JSON.stringify(await world.store.signals({root_run_id: rootRunId})), JSON.stringify(world.effects.calls), JSON.stringify(world.bundle.definitions).slice(0,1500), end, [...cast.gone], cast.members.map((m) => m.process.name)); }
   const story: Story = {
     history: await world.history(rootRunId),
     asked: cast.asked,

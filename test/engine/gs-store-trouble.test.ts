@@ -1,12 +1,12 @@
 /** GS-1, C02, C07, C33, C34: a store that is not there, is full, or is used by many; and what the driver makes of it. */
 import { expect, test } from "vitest";
-import { type Json, sha256 } from "../../domain/json.ts";
-import { type Db, type OpenDatabase, openDatabase } from "../../stores/sqlite/driver.ts";
-import { openSqliteStore } from "../../stores/sqlite/index.ts";
-import { gate, NEVER, ok, TestClock, turn } from "../fixture.ts";
-import { openHealingStore, systemClock } from "../index.ts";
-import type { Program } from "../program.ts";
-import { carrier, eventually, file, open, plain, processOn, stepOf, TurnOwner, turnSpec } from "./gs.fixture.ts";
+import { type Json, sha256 } from "../../src/domain/json.ts";
+import { gate, NEVER, ok, TestClock, turn } from "../../src/engine/fixture.ts";
+import { openHealingStore, systemClock } from "../../src/engine/index.ts";
+import type { Program } from "../../src/engine/program.ts";
+import { type Db, type OpenDatabase, openDatabase } from "../../src/stores/sqlite/driver.ts";
+import { openSqliteStore } from "../../src/stores/sqlite/index.ts";
+import { carrier, eventually, file, open, plain, processOn, stepOf, TurnOwner, turnSpec } from "./gs-world.ts";
 
 test("GS-1 a store that another holds: refused at once, opened once behind, and the driver that was started goes on by itself", async () => {
   const path = file();
@@ -63,7 +63,7 @@ test("GS-1 a store that another holds: refused at once, opened once behind, and 
 
 /** What opening a database says that another process has locked. */
 async function heldElsewhere(): Promise<never> {
-  const { HoldfastError } = await import("../../domain/errors.ts");
+  const { HoldfastError } = await import("../../src/domain/errors.ts");
   throw new HoldfastError("storage_unavailable", "Cannot open the store: another process holds it; wait and try again");
 }
 

@@ -6,11 +6,8 @@ import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterEach } from "vitest";
-import type { Json } from "../../domain/json.ts";
-import type { RunState } from "../../domain/state.ts";
-import type { OwnerAnswer, RunStore, SessionStore } from "../../ports/index.ts";
-import { openSqliteStore } from "../../stores/sqlite/index.ts";
-import { type FaultPlan, type FaultyStore, faultyStore } from "../../testing/faulty-store.ts";
+import type { Json } from "../../src/domain/json.ts";
+import type { RunState } from "../../src/domain/state.ts";
 import {
   aborted,
   type FakeTool,
@@ -21,9 +18,12 @@ import {
   gate,
   NEVER,
   ok,
-} from "../fixture.ts";
-import { Driver } from "../index.ts";
-import type { Program, ToolSpec } from "../program.ts";
+} from "../../src/engine/fixture.ts";
+import { Driver } from "../../src/engine/index.ts";
+import type { Program, ToolSpec } from "../../src/engine/program.ts";
+import type { OwnerAnswer, RunStore, SessionStore } from "../../src/ports/index.ts";
+import { openSqliteStore } from "../../src/stores/sqlite/index.ts";
+import { type FaultPlan, type FaultyStore, faultyStore } from "../../src/testing/faulty-store.ts";
 
 export type Store = RunStore & SessionStore;
 

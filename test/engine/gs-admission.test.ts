@@ -1,12 +1,12 @@
 /** GS-2, GS-7, GS-8, GS-33, GS-34, GS-44: what may begin, and what waits without holding anybody up (GD-25 … GD-33, GD-53, GD-59, GD-61). */
 import { expect, test } from "vitest";
-import type { RetryPolicy } from "../../domain/backoff.ts";
-import type { RunState } from "../../domain/state.ts";
-import type { ToolOutcome } from "../../ports/index.ts";
-import { failed, gate, NEVER, ok, TestClock, turn } from "../fixture.ts";
-import { standing } from "../index.ts";
-import type { Program } from "../program.ts";
-import { carrier, eventually, file, open, plain, processOn, stepOf, TurnOwner, turnSpec } from "./gs.fixture.ts";
+import type { RetryPolicy } from "../../src/domain/backoff.ts";
+import type { RunState } from "../../src/domain/state.ts";
+import { failed, gate, NEVER, ok, TestClock, turn } from "../../src/engine/fixture.ts";
+import { standing } from "../../src/engine/index.ts";
+import type { Program } from "../../src/engine/program.ts";
+import type { ToolOutcome } from "../../src/ports/index.ts";
+import { carrier, eventually, file, open, plain, processOn, stepOf, TurnOwner, turnSpec } from "./gs-world.ts";
 
 const step = (state: RunState, id: string): string | undefined => state.steps.get(id)?.status;
 
@@ -294,7 +294,7 @@ test("GD-59 only what the policy names is made again: never a denial, a timeout,
 test("C13 GD-59 cancelled while it waits for its next attempt: none is made, and no timer is left", async () => {
   const clock = new TestClock();
   let calls = 0;
-  const tools = { turn: plain(() => (calls++, failed(true)), { side_effect: "read_only" }) };
+  const tools = { turn: plain(() => failed(++calls > 0), { side_effect: "read_only" }) };
   const f = await processOn(await open(), { program: () => retried({ initial_backoff_ms: 30_000 }), tools, clock });
   const runId = await f.start(carrier());
   await eventually(() => (f.engine.holds(runId)?.runs.get(runId)?.delays.size ?? 0) === 1);

@@ -1,22 +1,11 @@
 /** GS-3 … GS-6, GS-21 … GS-29: one attempt from plan to settlement, with a crash at each boundary (GD-13 … GD-41). */
 import { expect, test } from "vitest";
-import { canonicalJson } from "../../domain/json.ts";
-import type { RunState } from "../../domain/state.ts";
-import type { TreeCommit } from "../../ports/index.ts";
-import { TestClock } from "../fixture.ts";
-import { unpackText } from "../index.ts";
-import {
-  carrier,
-  eventually,
-  file,
-  gate,
-  NEVER,
-  open,
-  processOn,
-  stepOf,
-  stopsAfter,
-  TurnOwner,
-} from "./gs.fixture.ts";
+import { canonicalJson } from "../../src/domain/json.ts";
+import type { RunState } from "../../src/domain/state.ts";
+import { TestClock } from "../../src/engine/fixture.ts";
+import { unpackText } from "../../src/engine/index.ts";
+import type { TreeCommit } from "../../src/ports/index.ts";
+import { carrier, eventually, file, gate, NEVER, open, processOn, stepOf, stopsAfter, TurnOwner } from "./gs-world.ts";
 
 const text = (group: readonly TreeCommit[]): string =>
   group.flatMap((commit) => commit.runs.map((run) => unpackText(run.segment))).join("");

@@ -241,9 +241,7 @@ function thaw(member: Member): void {
 }
 
 /** The story of a seed, judged. */
-export async function tell(
-  seed: number,
-): Promise<{
+export async function tell(seed: number): Promise<{
   readonly violations: readonly Violation[];
   readonly asked: readonly Asked[];
   readonly kinds: readonly string[];

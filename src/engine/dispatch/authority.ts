@@ -9,10 +9,13 @@ import type { Job } from "../work.ts";
 
 /** The session's posture as the store has it now; undefined when it cannot be read. */
 export async function currentPosture(tree: TreeExecutor): Promise<Posture | undefined> {
+  // a change of posture raises control_version, and the store refuses intents that have not seen it.
+  if (tree.postureSeen === tree.journal.controlVersion) return tree.posture;
   try {
     const session = await tree.ports.sessions.getSession(tree.sessionId);
     if (session === undefined) return undefined;
     tree.posture = session.posture;
+    tree.postureSeen = tree.journal.controlVersion;
     return session.posture;
   } catch {
     return undefined;

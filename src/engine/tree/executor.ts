@@ -51,6 +51,8 @@ export class TreeExecutor {
   readonly runs = new Map<string, ActiveRun>();
   ledger: Ledger;
   posture: Posture;
+  /** The control_version under which the posture was read. */
+  postureSeen: number | undefined;
   /** Runs with an agent whose usage could not be observed (RP-44). */
   readonly unmeasured = new Set<string>();
   readonly sessionId: string;

@@ -235,8 +235,7 @@ export class Connection {
     if (!readOnly && !this.inMemory) {
       const mode = db.get<{ journal_mode: string }>("PRAGMA journal_mode = WAL")?.journal_mode;
       if (mode !== "wal") throw unfit(path, `its journal mode is ${mode}`, "put it on a local disk");
-      // A larger log copies a page that is written again and again into the database less often.
-      db.exec(`PRAGMA journal_size_limit = ${LOG_LIMIT_BYTES}; PRAGMA wal_autocheckpoint = 4000`);
+      db.exec(`PRAGMA journal_size_limit = ${LOG_LIMIT_BYTES}`);
     }
     // macOS flushes the disk's own cache only when asked to; elsewhere these two change nothing.
     db.exec("PRAGMA synchronous = FULL; PRAGMA fullfsync = ON; PRAGMA checkpoint_fullfsync = ON");

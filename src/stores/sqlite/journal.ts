@@ -94,7 +94,8 @@ function commitTree(db: Db, commit: TreeCommit, nowMs: number): void {
       throw new Refused({ refusal: "fenced" });
     if (commit.control_version !== undefined && commit.control_version !== tree.control_version)
       throw new Refused({ refusal: "control" });
-    for (const run of commit.runs) appendRun(db, run, { root: tree.n, s: tree.s });
+    for (const run of commit.runs)
+      appendRun(db, run, { root: tree.n, s: tree.s, ...(run.run_id === commit.root_run_id ? { tip: tree } : {}) });
   }
   if (commit.bundle !== undefined) insertOnce(db, "bundles", "hash", commit.bundle.hash, commit.bundle.bytes);
   for (const { sha256, bytes } of commit.artifacts) insertOnce(db, "artifacts", "sha256", sha256, bytes);
@@ -171,6 +172,8 @@ export function getKeyedStart(db: Db, sessionId: string, key: string): ReturnTyp
 interface Place {
   readonly root: number | undefined;
   readonly s: number;
+  /** The run's row where it was read already. */
+  readonly tip?: TipRow;
 }
 
 /** Appends one batch, creating its run where it has a header. @returns the run's number */
@@ -235,16 +238,14 @@ interface TipRow {
   readonly tip: Uint8Array | string;
 }
 
+const TIP = "SELECT n, root, status, last_sequence, tip FROM runs WHERE run_id = ?";
 const ADVANCED = `suspension = ?, wait_count = ?, steps = ?, retries = ?, agents = ?, tokens = ?, cost_micros = ?,
     last_sequence = ?, updated_at_ms = ?, tip = ? WHERE n = ?`;
 const ADVANCE = `UPDATE runs SET ${ADVANCED}`;
 const ADVANCE_WITH_STATUS = `UPDATE runs SET status = ?, ${ADVANCED}`;
 
 function advanceRun(db: Db, run: RunCommit, place: Place): number {
-  const at = db.get<TipRow>(
-    "SELECT n, root, status, last_sequence, tip FROM runs WHERE run_id = ?",
-    bindText(run.run_id),
-  );
+  const at = place.tip ?? db.get<TipRow>(TIP, bindText(run.run_id));
   // A batch that does not continue the chain was made from another journal than the one that is here (R-23).
   if (at === undefined || (at.root ?? at.n) !== place.root || at.last_sequence !== run.expected)
     throw new Refused({ refusal: "conflict" });

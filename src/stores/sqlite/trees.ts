@@ -17,10 +17,15 @@ export interface TreeRow {
   readonly recoveries: number;
   readonly wake_at_ms: number | null;
   readonly ended: number;
+  /** The root run's own row, for an append to it. */
+  readonly root: number | null;
+  readonly status: number;
+  readonly last_sequence: number;
+  readonly tip: Uint8Array | string;
 }
 
 const TREE_COLUMNS =
-  "t.n, r.s, t.owner, t.fence, t.lease_expires_at_ms, t.control_version, t.recoveries, t.wake_at_ms, t.ended";
+  "t.n, r.s, t.owner, t.fence, t.lease_expires_at_ms, t.control_version, t.recoveries, t.wake_at_ms, t.ended, r.root, r.status, r.last_sequence, r.tip";
 
 export function findTree(db: Db, rootRunId: string): TreeRow | undefined {
   return db.get<TreeRow>(

@@ -29,6 +29,9 @@ interface Kind {
 
 const RATE = "× raw rate";
 
+/** Runs before the first that counts: by then every path of a step has been compiled, as in a process that has work. */
+const WARM_UPS = 10;
+
 function workloadOf(name: string, kind: Kind): Workload {
   const stepsOf = ({ size }: Bench): number => (kind.waits ? size.durableSteps : size.steps);
   const open = (bench: Bench, folder: string): ReturnType<typeof openSubject> =>
@@ -59,7 +62,7 @@ async function measure(
   run: () => Promise<void>,
 ): Promise<Measured> {
   const { size } = bench;
-  await run();
+  await repeat(Math.min(WARM_UPS, steps), run);
   const taken = await repeat(size.repetitions, async () => {
     const before = floor.rawRate(size.rawMs);
     const time = await timed(run);

@@ -33,3 +33,9 @@ test("R-1 of cancel, approve, deny, answer, expiry, crash, takeover and completi
   console.log(`${seeds} stories from seed ${first} in ${Math.round(performance.now() - began)} ms`);
   expect(broken.join("\n")).toBe("");
 }, 7_200_000);
+
+test("R-12 a repair that arrives as the stop of its run has just been written ends the run (seed 808)", async () => {
+  const { violations, kinds } = await tell(808);
+  expect(kinds).toContain("late_result");
+  expect(violations).toEqual([]);
+});

@@ -41,14 +41,22 @@ export function stopRun(tree: TreeExecutor, runId: string, stop: Stop): Promise<
   const going = tree.stops.get(runId);
   if (going !== undefined) return going;
   const ids = subtree(tree, runId);
-  const work = stopRuns(tree, ids, runId, stop).finally(() => {
+  const over = (): void => {
     for (const id of ids) if (tree.stops.get(id) === work) tree.stops.delete(id);
-  });
+  };
+  const work = stopRuns(tree, ids, runId, stop, over).finally(over);
   for (const id of ids) if (!tree.stops.has(id)) tree.stops.set(id, work);
   return work;
 }
 
-async function stopRuns(tree: TreeExecutor, ids: readonly string[], runId: string, stop: Stop): Promise<void> {
+/** `over` is called once the ends are written: a repair that is taken from then on needs a stop of its own. */
+async function stopRuns(
+  tree: TreeExecutor,
+  ids: readonly string[],
+  runId: string,
+  stop: Stop,
+  over: () => void,
+): Promise<void> {
   const jobs: Job[] = [];
   for (const id of ids) {
     const run = tree.runs.get(id);
@@ -62,6 +70,7 @@ async function stopRuns(tree: TreeExecutor, ids: readonly string[], runId: strin
   if (tree.closed || isTerminal(tree.state(runId).status)) return;
   for (const id of ids) endRun(tree, id, id === runId ? stop : { ...stop, reason: "cancelled" });
   for (const id of ids) suspendStopped(tree, id);
+  over();
   const top = tree.runs.get(runId);
   if (top !== undefined && !top.ended) parentWaits(tree, top, "repair");
   tree.settleDown();

@@ -48,11 +48,13 @@ export interface RefusedDocument {
 
 export type ReadResult = DataDocument | RefusedDocument;
 
-/** Offsets to places. */
+/** Offsets to places. Lines are counted as far as was asked, so that a fault near the beginning costs little. */
 export function lineIndex(text: string): (offset: number) => Place {
-  let starts: number[] | undefined;
+  const starts = [0];
+  let next: number | undefined;
   return (offset) => {
-    starts ??= lineStarts(text);
+    next ??= text.indexOf("\n");
+    for (; next !== -1 && next < offset; next = text.indexOf("\n", next + 1)) starts.push(next + 1);
     let low = 0;
     let high = starts.length - 1;
     while (low < high) {
@@ -62,12 +64,6 @@ export function lineIndex(text: string): (offset: number) => Place {
     }
     return { line: low + 1, column: offset - (starts[low] as number) + 1 };
   };
-}
-
-function lineStarts(text: string): number[] {
-  const starts = [0];
-  for (let at = text.indexOf("\n"); at !== -1; at = text.indexOf("\n", at + 1)) starts.push(at + 1);
-  return starts;
 }
 
 /** Follows a path through the tree of places; see `DataDocument.locate`. */

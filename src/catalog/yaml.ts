@@ -21,6 +21,8 @@ import {
 const MAX_STACK = MAX_JSON_DEPTH + 2;
 /** Most lexical tokens (each blank line, comment and space is one): bounds the time of the scan. */
 const MAX_TOKENS = 100_000;
+/** Most of them that hold nothing; a file of items, each on a line of its own, is half made of them. */
+const MAX_BLANKS = 60_000;
 
 /** Why a token is refused, by its type. */
 const REFUSED_TOKENS: { readonly [type: string]: readonly [code: string, message: string] } = {
@@ -33,6 +35,8 @@ const REFUSED_TOKENS: { readonly [type: string]: readonly [code: string, message
 const SEVERAL_DOCUMENTS = "a file holds one document; move the rest to a file of its own";
 
 const MERGE_KEY = "merge keys (<<) are not allowed here; write the keys out, or quote the text";
+
+const BLANK_TOKENS: ReadonlySet<string> = new Set(["newline", "space", "comment"]);
 
 const VALUE_TOKENS: ReadonlySet<string> = new Set([
   "scalar",
@@ -69,6 +73,7 @@ function scan(text: string, faults: Faults): CST.Token[] | undefined {
   const tokens: CST.Token[] = [];
   let values = 0;
   let lexemes = 0;
+  let blanks = 0;
   let documents = 0;
   let inScalar = false;
   for (const lexeme of new Lexer().lex(text)) {
@@ -82,6 +87,8 @@ function scan(text: string, faults: Faults): CST.Token[] | undefined {
     if ((type === "doc-start" || type === "doc-end") && ++documents > (type === "doc-start" ? 1 : 2))
       return stop(faults, at, "yaml_documents", SEVERAL_DOCUMENTS);
     if (++lexemes > MAX_TOKENS) return stop(faults, at, "too_large", `the file is too long to read; split it`);
+    if (type !== null && BLANK_TOKENS.has(type) && ++blanks > MAX_BLANKS)
+      return stop(faults, at, "too_large", "the file holds too many blank lines and comments; remove some");
     if (type !== null && VALUE_TOKENS.has(type) && ++values > MAX_VALUES)
       return stop(faults, at, "too_many_values", `the file holds more than ${MAX_VALUES} values; split it`);
     for (const token of parser.next(lexeme)) {

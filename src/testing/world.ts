@@ -64,6 +64,8 @@ export interface ProcessOptions {
   readonly recovery?: "auto" | "manual";
   /** Claims by itself what wants work; default true. */
   readonly drives?: boolean;
+  /** The driver's slow poll, ms; by default none that a story would live to see. */
+  readonly pollMs?: number;
 }
 
 export interface StartOptions {
@@ -207,7 +209,7 @@ export class World {
     process = new WorldProcess({
       name,
       engine,
-      driver: new Driver(engine, { pollMs: 365 * 86_400_000 }),
+      driver: new Driver(engine, { pollMs: options.pollMs ?? 365 * 86_400_000 }),
       clock,
       faulty,
       // What the system does with a process's host lock: whoever asks finds it free.

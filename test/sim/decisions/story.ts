@@ -30,6 +30,8 @@ interface Member {
 
 const MAX_ACTIONS = 14;
 const MAX_PROCESSES = 8;
+/** A claim whose process ended as it was written keeps its lease: only the poll finds it once that has run out. */
+const POLL_MS = 15_000;
 /** Longer than a lease of 30 s and what takers add to it. */
 const FROZEN_MS = 45_000;
 /** More than any tool of the plans takes. */
@@ -53,7 +55,8 @@ class Cast {
 
   async join(mortal: boolean): Promise<Member> {
     const { random } = this;
-    const process = await this.world.process({ faults: mortal && random.chance(0.4) ? deadly(random) : {} });
+    const faults = mortal && random.chance(0.4) ? deadly(random) : {};
+    const process = await this.world.process({ faults, pollMs: POLL_MS });
     const member: Member = { process, access: accessOf(process) };
     this.members.push(member);
     return member;

@@ -177,6 +177,9 @@ async function cancelRun(
     }),
     ...(options.wait_ms === undefined ? {} : { waitMs: options.wait_ms }),
   });
+  // its end came first, while the cancel was on its way. Whoever asked is told as if they had come later.
+  if (done.run.status === "succeeded")
+    demand(decideCancel(await viewOf(context, (await recordOf(context, runId, session)).record)));
   return done;
 }
 

@@ -39,3 +39,9 @@ test("R-12 a repair that arrives as the stop of its run has just been written en
   expect(kinds).toContain("late_result");
   expect(violations).toEqual([]);
 });
+
+test("R-1 a cancel that arrives as its run succeeds is told that it came too late (seed 8567)", async () => {
+  const { violations, kinds } = await tell(8567);
+  expect(kinds.at(-1)).toBe("run_succeeded");
+  expect(violations).toEqual([]);
+});

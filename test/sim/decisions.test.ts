@@ -45,3 +45,10 @@ test("R-1 a cancel that arrives as its run succeeds is told that it came too lat
   expect(kinds.at(-1)).toBe("run_succeeded");
   expect(violations).toEqual([]);
 });
+
+test("R-12 what waited for repair before its sibling failed is stopped with its group, not sent again (seed 3048)", async () => {
+  const { violations, kinds } = await tell(3048);
+  expect(kinds.filter((kind) => kind === "repaired")).toHaveLength(1);
+  expect(kinds.at(-1)).toBe("run_failed");
+  expect(violations).toEqual([]);
+});

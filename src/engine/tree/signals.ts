@@ -147,7 +147,8 @@ function repair(tree: TreeExecutor, run: ActiveRun, job: Job, wait: Wait, payloa
   ]);
   if (tree.state(run.runId).stopping !== undefined) return repairStopped(tree, run, job, checked?.output);
   wake(tree, run, job);
-  if (wait.stop_reason === "sibling_failed") return repairSibling(tree, run, job, checked?.output);
+  if (wait.stop_reason === "sibling_failed" || isStoppedWithGroup(run, job))
+    return repairSibling(tree, run, job, checked?.output);
   job.stop = undefined;
   if (checked !== undefined) return tree.settle(job, { type: "succeeded", output: checked.output });
   if (resolution === "retry") {
@@ -173,6 +174,11 @@ function repairStopped(tree: TreeExecutor, run: ActiveRun, job: Job, output: Jso
   settleStopped(tree, run, job, output);
   const { stopping } = tree.state(run.runId);
   if (stopping !== undefined) void tree.background(stopRun(tree, run.runId, stopOf(stopping)));
+}
+
+/** Also what had waited for repair before its sibling failed: nothing of the group is sent again. */
+function isStoppedWithGroup(run: ActiveRun, job: Job): boolean {
+  return [...run.cancels.values()].some(({ instances }) => instances.has(job.instance));
 }
 
 /** A sibling's failure had stopped it: the group is done when the last of it is answered. */

@@ -4,6 +4,7 @@
  */
 import { z } from "zod";
 import { nearest } from "../domain/nearest.ts";
+import { WAIT_TYPES } from "../domain/run.ts";
 import type { HoldfastConfig } from "./definition.ts";
 
 const count = (most: number) => z.int().min(1).max(most);
@@ -68,20 +69,7 @@ const notify = z.strictObject({
     .describe("Each notice is the JSON body of a POST")
     .optional(),
   on: z
-    .array(
-      z.enum([
-        "recovery",
-        "tool_approval",
-        "tool_running",
-        "approval",
-        "input",
-        "timer",
-        "repair",
-        "budget",
-        "paused",
-        "child",
-      ]),
-    )
+    .array(z.enum(WAIT_TYPES))
     .max(10)
     .describe("Types of waits (default: all that only a person can end)")
     .optional(),

@@ -112,17 +112,19 @@ export const BUDGET_FIELDS = [
 ] as const satisfies readonly (keyof Limits)[];
 
 /** What only the outside can end (DESIGN §2). */
-export type WaitType =
-  | "recovery"
-  | "tool_approval"
-  | "tool_running"
-  | "approval"
-  | "input"
-  | "timer"
-  | "repair"
-  | "budget"
-  | "paused"
-  | "child";
+export const WAIT_TYPES = [
+  "recovery",
+  "tool_approval",
+  "tool_running",
+  "approval",
+  "input",
+  "timer",
+  "repair",
+  "budget",
+  "paused",
+  "child",
+] as const;
+export type WaitType = (typeof WAIT_TYPES)[number];
 
 /** A decision of a person, or of time, on an approval. */
 export interface Decision {

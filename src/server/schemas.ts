@@ -6,6 +6,7 @@ import { z } from "@hono/zod-openapi";
 import { ACTION_NAMES } from "../access/index.ts";
 import { ERRORS } from "../domain/errors.ts";
 import { FINDING_CODES } from "../domain/projections/index.ts";
+import { WAIT_TYPES } from "../domain/run.ts";
 
 // ── words ─────────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -26,18 +27,6 @@ export const workflowId = z
 export const sha256 = z.string().regex(/^[0-9a-f]{64}$/);
 const status = z.enum(["queued", "running", "suspended", "succeeded", "failed", "cancelled"]);
 const stepStatus = z.enum(["queued", "running", "suspended", "succeeded", "failed", "cancelled", "skipped"]);
-export const WAIT_TYPES = [
-  "recovery",
-  "tool_approval",
-  "tool_running",
-  "approval",
-  "input",
-  "timer",
-  "repair",
-  "budget",
-  "paused",
-  "child",
-] as const;
 const waitType = z.enum(WAIT_TYPES);
 const kind = z.enum(["plan", "graph", "script"]);
 const json = z.unknown().openapi({ description: "Any JSON value" });

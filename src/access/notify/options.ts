@@ -1,7 +1,7 @@
 /** `notify` as it is given in code or in the configuration: read once, refused with its place where it is wrong (R-30). */
 import type { ConfigNotify } from "../../config/index.ts";
 import { HoldfastError } from "../../domain/errors.ts";
-import type { WaitType } from "../../domain/run.ts";
+import { WAIT_TYPES, type WaitType } from "../../domain/run.ts";
 
 /** What a person has to end, by itself (the rest ends by time, by another run, or by whoever made it). */
 export const PERSON_WAITS: readonly WaitType[] = [
@@ -13,7 +13,6 @@ export const PERSON_WAITS: readonly WaitType[] = [
   "budget",
   "recovery",
 ];
-const WAIT_TYPES: readonly WaitType[] = [...PERSON_WAITS, "timer", "paused", "child"];
 const KEYS = ["command", "webhook", "on", "timeout_ms"];
 const DEFAULT_TIMEOUT_MS = 10_000;
 const MAX_TIMEOUT_MS = 60_000;

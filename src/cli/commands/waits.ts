@@ -2,25 +2,12 @@
 import type { Holdfast } from "../../access/api.ts";
 import { HoldfastError } from "../../domain/errors.ts";
 import { nearest } from "../../domain/nearest.ts";
-import type { WaitType } from "../../domain/run.ts";
+import { WAIT_TYPES, type WaitType } from "../../domain/run.ts";
 import { type Context, commandLine, withWorkspace } from "../context.ts";
 import { EXIT } from "../output.ts";
 import { waitCommands, waitSubject } from "../render/wait.ts";
 import { type Column, table } from "../table.ts";
 import { ago, elapsed, oneLine, shortId } from "../text.ts";
-
-const TYPES: readonly WaitType[] = [
-  "recovery",
-  "tool_approval",
-  "tool_running",
-  "approval",
-  "input",
-  "timer",
-  "repair",
-  "budget",
-  "paused",
-  "child",
-];
 
 const COLUMNS: readonly Column[] = [
   { title: "RUN" },
@@ -99,11 +86,11 @@ function inSession(context: Context, session: string): Context {
 }
 
 function readType(name: string): WaitType {
-  const type = TYPES.find((t) => t === name);
+  const type = WAIT_TYPES.find((t) => t === name);
   if (type !== undefined) return type;
-  const meant = nearest(name, TYPES);
+  const meant = nearest(name, WAIT_TYPES);
   throw new HoldfastError(
     "usage",
-    `Cannot list waits: ${JSON.stringify(name)} is no type; ${meant === undefined ? `use ${TYPES.join(", ")}` : `did you mean ${meant}?`}`,
+    `Cannot list waits: ${JSON.stringify(name)} is no type; ${meant === undefined ? `use ${WAIT_TYPES.join(", ")}` : `did you mean ${meant}?`}`,
   );
 }

@@ -1,5 +1,5 @@
 /** Open waits as rows, so that an inbox is one page of an index however many runs there are. */
-import type { Wait, WaitType } from "../../domain/run.ts";
+import { WAIT_TYPES, type Wait, type WaitType } from "../../domain/run.ts";
 import type { WaitQuery } from "../../ports/index.ts";
 import { bindText, type Db, readText, type Value } from "./driver.ts";
 import { pageSize, sessionNumber } from "./sessions.ts";
@@ -35,20 +35,6 @@ interface WaitRow {
   readonly doc: string;
 }
 
-/** One index range per type is read, so that a few approvals among very many timers are found at once. */
-const TYPES: readonly WaitType[] = [
-  "recovery",
-  "tool_approval",
-  "tool_running",
-  "approval",
-  "input",
-  "timer",
-  "repair",
-  "budget",
-  "paused",
-  "child",
-];
-
 /** Oldest first. */
 export function listWaits(db: Db, query: WaitQuery): Wait[] {
   const limit = pageSize(query.limit);
@@ -62,7 +48,7 @@ export function listWaits(db: Db, query: WaitQuery): Wait[] {
   const s = query.session_id === undefined ? null : sessionNumber(db, query.session_id);
   if (s === undefined) return [];
   const narrow = query.run_id !== undefined || query.root_run_id !== undefined;
-  const rows = narrow ? waitsOfTree(db, query, s, position) : waitsByType(db, query.type ?? TYPES, s, position);
+  const rows = narrow ? waitsOfTree(db, query, s, position) : waitsByType(db, query.type ?? WAIT_TYPES, s, position);
   rows.sort((a, b) => a.since_ms - b.since_ms || compare(a.run_id, b.run_id) || compare(a.wait_id, b.wait_id));
   return rows.slice(0, limit).map((row) => JSON.parse(row.doc) as Wait);
 }
@@ -74,6 +60,7 @@ function compare(a: string | Uint8Array, b: string | Uint8Array): number {
 const SELECT = "SELECT since_ms, run_id, wait_id, doc FROM waits";
 const PAGE = "(since_ms, run_id, wait_id) > (?, ?, ?) ORDER BY since_ms, run_id, wait_id LIMIT ?";
 
+/** One index range per type is read, so that a few approvals among very many timers are found at once. */
 function waitsByType(db: Db, types: readonly WaitType[], s: number | null, position: readonly Value[]): WaitRow[] {
   return [...new Set(types)].flatMap((type) =>
     s === null

@@ -24,7 +24,7 @@ import {
   Why,
 } from "../schemas.ts";
 import { type Frame, stream, wantsStream } from "../sse.ts";
-import { listName, runParams } from "./shown.ts";
+import { pager, runParams } from "./shown.ts";
 
 const since = queryInt(0, Number.MAX_SAFE_INTEGER).optional();
 const eventsQuery = z.object({
@@ -163,21 +163,19 @@ export const runRoutes: readonly Route[] = [
         query,
         operator,
       } = asked;
-      const name = listName("steps", asked);
-      const place = context.cursors.read(name, query.cursor);
+      const { range, next } = pager("steps", asked);
       const page = await context.holdfast.runs.steps(
         run_id,
         {
-          limit: query.limit ?? 50,
+          ...range,
           ...(query.status === undefined ? {} : { status: query.status }),
-          ...(place === undefined ? {} : { cursor: place }),
         },
         session_id,
       );
       const steps = operator ? page.steps : page.steps.map(({ started_at_ms: _, ...step }) => step);
       return ok({
         steps,
-        ...(page.next_cursor === undefined ? {} : { next_cursor: context.cursors.sign(name, page.next_cursor) }),
+        ...next(page),
       });
     },
   ),
@@ -213,20 +211,18 @@ export const runRoutes: readonly Route[] = [
         params: { session_id, run_id },
         query,
       } = asked;
-      const name = listName("attempts", asked);
-      const place = context.cursors.read(name, query.cursor);
+      const { range, next } = pager("attempts", asked);
       const page = await context.holdfast.runs.attempts(
         run_id,
         {
-          limit: query.limit ?? 50,
+          ...range,
           ...(query.status === undefined ? {} : { status: query.status }),
-          ...(place === undefined ? {} : { cursor: place }),
         },
         session_id,
       );
       return ok({
         attempts: page.attempts,
-        ...(page.next_cursor === undefined ? {} : { next_cursor: context.cursors.sign(name, page.next_cursor) }),
+        ...next(page),
       });
     },
   ),
@@ -259,21 +255,18 @@ export const runRoutes: readonly Route[] = [
       const {
         context,
         params: { session_id, run_id },
-        query,
       } = asked;
       await context.holdfast.runs.get(run_id, session_id);
-      const name = listName("children", asked);
-      const place = context.cursors.read(name, query.cursor);
+      const { range, next } = pager("children", asked);
       const page = await context.holdfast.runs.list({
         session: session_id,
         parent_run_id: run_id,
         children: true,
-        limit: query.limit ?? 50,
-        ...(place === undefined ? {} : { cursor: place }),
+        ...range,
       });
       return ok({
         runs: page.runs,
-        ...(page.next_cursor === undefined ? {} : { next_cursor: context.cursors.sign(name, page.next_cursor) }),
+        ...next(page),
       });
     },
   ),

@@ -14,7 +14,7 @@ import {
   waitTypeList,
   workflowId,
 } from "../schemas.ts";
-import { budgetOf, listName, locationOf, sessionParams as params, shownWait } from "./shown.ts";
+import { budgetOf, locationOf, pager, sessionParams as params, shownWait } from "./shown.ts";
 
 const listQuery = z.object({
   status: statusList,
@@ -84,20 +84,18 @@ export const runsRoutes: readonly Route[] = [
         params: { session_id },
         query,
       } = asked;
-      const name = listName("runs", asked);
-      const place = context.cursors.read(name, query.cursor);
+      const { range, next } = pager("runs", asked);
       const page = await context.holdfast.runs.list({
         session: session_id,
-        limit: query.limit ?? 50,
+        ...range,
         ...(query.status === undefined ? {} : { status: query.status }),
         ...(query.workflow_id === undefined ? {} : { workflow_id: query.workflow_id }),
         ...(query.waiting === undefined ? {} : { waiting: query.waiting }),
         ...(query.children === undefined ? {} : { children: query.children }),
-        ...(place === undefined ? {} : { cursor: place }),
       });
       return ok({
         runs: page.runs,
-        ...(page.next_cursor === undefined ? {} : { next_cursor: context.cursors.sign(name, page.next_cursor) }),
+        ...next(page),
       });
     },
   ),
@@ -119,17 +117,15 @@ export const runsRoutes: readonly Route[] = [
         query,
         operator,
       } = asked;
-      const name = listName("waits", asked);
-      const place = context.cursors.read(name, query.cursor);
+      const { range, next } = pager("waits", asked);
       const page = await context.holdfast.waits.list({
         session: session_id,
-        limit: query.limit ?? 50,
+        ...range,
         ...(query.type === undefined ? {} : { type: query.type }),
-        ...(place === undefined ? {} : { cursor: place }),
       });
       return ok({
         waits: page.waits.map((wait) => shownWait(wait, operator)),
-        ...(page.next_cursor === undefined ? {} : { next_cursor: context.cursors.sign(name, page.next_cursor) }),
+        ...next(page),
       });
     },
   ),

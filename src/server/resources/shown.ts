@@ -11,9 +11,22 @@ export const runParams = z.object({ session_id: sessionRef, run_id: runId });
 export type RunAsked = Asked<{ session_id: string; run_id: string }>;
 
 /** A cursor serves only the list that gave it: same session, same selection. */
-export function listName(kind: string, asked: Pick<Asked, "params" | "query">): string {
+function listName(kind: string, asked: Pick<Asked, "params" | "query">): string {
   const { cursor: _, limit: __, ...selection } = asked.query as { cursor?: unknown; limit?: unknown };
   return JSON.stringify([kind, asked.params, selection]);
+}
+
+/** Places of a list for one request: where the page that is asked for begins, and the cursor of the next one. */
+export function pager(kind: string, asked: Pick<Asked, "context" | "params" | "query">) {
+  const { cursor, limit } = asked.query as { cursor?: string; limit?: number };
+  const name = listName(kind, asked);
+  const { cursors } = asked.context;
+  const place = cursors.read(name, cursor);
+  return {
+    range: { limit: limit ?? 50, ...(place === undefined ? {} : { cursor: place }) },
+    next: ({ next_cursor }: { readonly next_cursor?: string }): { readonly next_cursor?: string } =>
+      next_cursor === undefined ? {} : { next_cursor: cursors.sign(name, next_cursor) },
+  };
 }
 
 /** `Location` of a run that was made. */

@@ -2,10 +2,11 @@
  * What callers may ask and what they are shown (interfaces §1, R-39). Every interface — command line, HTTP,
  * MCP, TypeScript — is a thin form over `Holdfast`; none re-derives what it answers.
  */
+import type { CatalogEntry as WorkflowEntry } from "../catalog/index.ts";
 import type { ErrorDoc } from "../domain/errors.ts";
 import type { RunEvent } from "../domain/events.ts";
 import type { Json, JsonObject } from "../domain/json.ts";
-import type { Bundle, Diagnostic, InvocationPolicy } from "../domain/plan/definition.ts";
+import type { Bundle, Diagnostic } from "../domain/plan/definition.ts";
 import type {
   AttemptSummary,
   Finding,
@@ -19,16 +20,7 @@ import type {
   StepDetail,
   Why,
 } from "../domain/projections/index.ts";
-import type {
-  Budgets,
-  DefinitionKind,
-  RepairEvidence,
-  RunStatus,
-  SideEffect,
-  StepStatus,
-  Wait,
-  WaitType,
-} from "../domain/run.ts";
+import type { Budgets, RepairEvidence, RunStatus, SideEffect, StepStatus, Wait, WaitType } from "../domain/run.ts";
 import type { SessionPatch, SessionRecord, StoreInfo, ToolDescriptor } from "../ports/index.ts";
 import type { ToolSetOptions, WorkflowTools } from "./tool-types.ts";
 
@@ -52,23 +44,7 @@ export {
   type StepDetail,
   type Why,
 } from "../domain/projections/index.ts";
-
-export interface WorkflowEntry {
-  readonly workflow_id: string;
-  readonly revision: number;
-  readonly kind: DefinitionKind | "instruction";
-  readonly title?: string;
-  readonly description?: string;
-  readonly source: "workspace" | "user" | "builtin" | "code";
-  readonly path?: string;
-  readonly definition_hash?: string;
-  readonly invocation_policy: InvocationPolicy;
-  readonly tool_name?: string;
-  readonly input_schema?: JsonObject;
-  readonly output_schema?: JsonObject;
-  readonly state: "valid" | "broken" | "shadowed";
-  readonly diagnostics: readonly Diagnostic[];
-}
+export type { WorkflowEntry };
 
 export interface Preview {
   readonly workflow_id: string;

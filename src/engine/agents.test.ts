@@ -3,10 +3,9 @@ import { expect, test } from "vitest";
 import type { RunEvent } from "../domain/events.ts";
 import type { Budgets } from "../domain/run.ts";
 import { openSqliteStore } from "../stores/sqlite/index.ts";
-import { aborted, agentPort, cutStore, fixture, gate, NEVER, ok, turn } from "./fixture.ts";
+import { aborted, agentPort, cutStore, fixture, gate, leaf, NEVER, ok, turn } from "./fixture.ts";
 
 const open = () => openSqliteStore({ path: ":memory:" });
-const leaf = (step: string) => ({ type: "step", step });
 const agent = (id: string, more: object = {}) => ({ id, type: "agent", agent: "writer", prompt: id, ...more });
 const ask = (budgets: Partial<Budgets> = {}, more: object = {}) => ({
   steps: [agent("ask", more)],

@@ -109,6 +109,17 @@ export function aborted(call: { readonly signal: AbortSignal }): Promise<void> {
 
 export const NEVER = new Promise<never>(() => undefined);
 
+/** A tool that says that it has been called, and answers no more: its process is meant to end meanwhile. */
+export const hangs = (called: Gate): FakeTool => ({
+  run: () => {
+    called.open();
+    return NEVER;
+  },
+});
+
+/** A plan of one step. */
+export const leaf = (step: string): { readonly type: "step"; readonly step: string } => ({ type: "step", step });
+
 /** Agents that answer by a function; `estimate` says what each call is expected to take. */
 export function agentPort(
   call: (call: AgentCall) => Promise<AgentOutcome> | AgentOutcome,

@@ -2,11 +2,10 @@
 import { expect, test } from "vitest";
 import type { RunStore } from "../ports/index.ts";
 import { openSqliteStore } from "../stores/sqlite/index.ts";
-import { fixture, gate, ok, turn, wrapStore } from "./fixture.ts";
+import { fixture, gate, leaf, ok, turn, wrapStore } from "./fixture.ts";
 import { readJournal, unpackText } from "./index.ts";
 
 const open = () => openSqliteStore({ path: ":memory:" });
-const leaf = (step: string) => ({ type: "step", step });
 const tool = (id: string, more: object = {}) => ({ id, type: "tool", tool: "Do", args: {}, ...more });
 const sequence = (n: number) => {
   const ids = Array.from({ length: n }, (_, i) => `s${i}`);

@@ -1,10 +1,9 @@
 /** What the nodes of a plan do (SC-27 … SC-33), through the whole engine. */
 import { expect, test } from "vitest";
 import { openSqliteStore } from "../stores/sqlite/index.ts";
-import { aborted, failed, fixture, gate, ok } from "./fixture.ts";
+import { aborted, failed, fixture, gate, leaf, ok } from "./fixture.ts";
 
 const tool = (id: string, more: object = {}) => ({ id, type: "tool", tool: "Read", capabilities: ["read"], ...more });
-const leaf = (step: string) => ({ type: "step", step });
 const open = () => openSqliteStore({ path: ":memory:" });
 const item = (name: string, pointer = "") => ({ from: "item", name, pointer });
 

@@ -7,10 +7,9 @@ import type { Durability } from "../domain/run.ts";
 import type { RunState } from "../domain/state.ts";
 import type { RunStore } from "../ports/index.ts";
 import { openSqliteStore } from "../stores/sqlite/index.ts";
-import { cutStore, type FakeTool, failed, fixture, gate, NEVER, ok, turn, wrapStore } from "./fixture.ts";
+import { cutStore, type FakeTool, failed, fixture, gate, leaf, NEVER, ok, turn, wrapStore } from "./fixture.ts";
 
 const open = () => openSqliteStore({ path: ":memory:" });
-const leaf = (step: string) => ({ type: "step", step });
 const tool = (id: string, more: object = {}) => ({
   id,
   type: "tool",

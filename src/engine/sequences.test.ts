@@ -1,10 +1,9 @@
 /** The exact journals that the spec gives for simple runs (RP-46 … RP-53). */
 import { expect, test } from "vitest";
 import { openSqliteStore } from "../stores/sqlite/index.ts";
-import { aborted, agentPort, failed, fixture, gate, NEVER, ok } from "./fixture.ts";
+import { aborted, agentPort, failed, fixture, gate, leaf, NEVER, ok } from "./fixture.ts";
 
 const tool = (id: string, more: object = {}) => ({ id, type: "tool", tool: "Read", capabilities: ["read"], ...more });
-const leaf = (step: string) => ({ type: "step", step });
 const one = { steps: [tool("inspect")], plan: leaf("inspect") };
 const R = ["run_queued", "run_started"];
 const S = ["phase step_reserved", "step_queued", "step_started"];

@@ -4,11 +4,10 @@ import type { Json } from "../domain/json.ts";
 import type { SideEffect } from "../domain/run.ts";
 import type { ToolOutcome } from "../ports/index.ts";
 import { openSqliteStore } from "../stores/sqlite/index.ts";
-import { aborted, cutStore, type FakeTool, failed, fixture, gate, NEVER, ok, turn } from "./fixture.ts";
+import { aborted, cutStore, type FakeTool, failed, fixture, gate, leaf, NEVER, ok, turn } from "./fixture.ts";
 import { unpackText } from "./index.ts";
 
 const open = () => openSqliteStore({ path: ":memory:" });
-const leaf = (step: string) => ({ type: "step", step });
 const tool = (id: string, more: object = {}) => ({ id, type: "tool", tool: "Do", args: { n: 1 }, ...more });
 const one = (more: object = {}) => ({ steps: [tool("do", more)], plan: leaf("do") });
 const writes = { side_effect: "mutating", capabilities: ["write"] } as const;

@@ -2,10 +2,21 @@
 import { expect, test } from "vitest";
 import type { RunEvent } from "../domain/events.ts";
 import { openSqliteStore } from "../stores/sqlite/index.ts";
-import { aborted, cutStore, type FakeTool, failed, fixture, gate, NEVER, ok, TestClock, turn } from "./fixture.ts";
+import {
+  aborted,
+  cutStore,
+  type FakeTool,
+  failed,
+  fixture,
+  gate,
+  leaf,
+  NEVER,
+  ok,
+  TestClock,
+  turn,
+} from "./fixture.ts";
 
 const open = () => openSqliteStore({ path: ":memory:" });
-const leaf = (step: string) => ({ type: "step", step });
 const tool = (id: string, more: object = {}) => ({ id, type: "tool", tool: "Read", capabilities: ["read"], ...more });
 const call = (id: string, workflow_id: string, more: object = {}) => ({
   id,

@@ -3,12 +3,11 @@ import { expect, test } from "vitest";
 import type { Json } from "../domain/json.ts";
 import type { ToolOutcome } from "../ports/index.ts";
 import { openSqliteStore } from "../stores/sqlite/index.ts";
-import { cutStore, type FakeTool, failed, fixture, gate, NEVER, ok } from "./fixture.ts";
+import { cutStore, type FakeTool, failed, fixture, gate, leaf, NEVER, ok } from "./fixture.ts";
 import { unpackText } from "./index.ts";
 import { clip, INLINE_LIMIT } from "./values.ts";
 
 const open = () => openSqliteStore({ path: ":memory:" });
-const leaf = (step: string) => ({ type: "step", step });
 const tool = (id: string, more: object = {}) => ({
   id,
   type: "tool",

@@ -2,10 +2,9 @@
 import { expect, test } from "vitest";
 import type { Json } from "../domain/json.ts";
 import { openSqliteStore } from "../stores/sqlite/index.ts";
-import { type Fixture, type FixtureOptions, failed, fixture, gate, ok, TestClock, turn } from "./fixture.ts";
+import { type Fixture, type FixtureOptions, failed, fixture, gate, leaf, ok, TestClock, turn } from "./fixture.ts";
 
 const open = () => openSqliteStore({ path: ":memory:" });
-const leaf = (step: string) => ({ type: "step", step });
 const tool = (id: string, more: object = {}) => ({ id, type: "tool", tool: "Read", capabilities: ["read"], ...more });
 const approval = (more: object = {}) => ({
   steps: [{ id: "gate", type: "approval", prompt: "go on?", ...more }],

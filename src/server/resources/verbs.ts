@@ -60,6 +60,10 @@ function resume(path: string): Route {
   );
 }
 
+function withReason({ decided_by, body: { reason } }: { decided_by: string; body: { reason?: string | undefined } }) {
+  return { decided_by, ...(reason === undefined ? {} : { reason }) };
+}
+
 export const verbRoutes: readonly Route[] = [
   route(
     {
@@ -79,15 +83,7 @@ export const verbRoutes: readonly Route[] = [
     },
     async (asked) => {
       const { run_id, session_id } = asked.params;
-      const { reason } = asked.body;
-      return verbAnswer(
-        asked,
-        await asked.context.holdfast.runs.cancel(
-          run_id,
-          { decided_by: asked.decided_by, ...(reason === undefined ? {} : { reason }) },
-          session_id,
-        ),
-      );
+      return verbAnswer(asked, await asked.context.holdfast.runs.cancel(run_id, withReason(asked), session_id));
     },
   ),
   route(
@@ -107,15 +103,7 @@ export const verbRoutes: readonly Route[] = [
     },
     async (asked) => {
       const { run_id, session_id } = asked.params;
-      const { reason } = asked.body;
-      return verbAnswer(
-        asked,
-        await asked.context.holdfast.runs.pause(
-          run_id,
-          { decided_by: asked.decided_by, ...(reason === undefined ? {} : { reason }) },
-          session_id,
-        ),
-      );
+      return verbAnswer(asked, await asked.context.holdfast.runs.pause(run_id, withReason(asked), session_id));
     },
   ),
   route(

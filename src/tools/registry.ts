@@ -8,7 +8,7 @@ import type { SideEffect } from "../domain/run.ts";
 import type { OwnerAnswer, ToolCall, ToolDescriptor, ToolOutcome, ToolPort } from "../ports/index.ts";
 import { type AnyTool, isTool, type ToolContext } from "./define.ts";
 import { UNTRUSTED_TOOLS } from "./policy.ts";
-import { ToolError } from "./tool-error.ts";
+import { failed, ToolError } from "./tool-error.ts";
 
 /** Tools from one place. */
 export interface ToolGroup {
@@ -166,14 +166,6 @@ async function readAnswer(asked: Promise<OwnerAnswer>): Promise<OwnerAnswer> {
       return { type: "unknown", reason: `the owner's output is not JSON: ${error.message}` };
     return { type: "unknown", reason: error instanceof Error ? error.message : "the owner could not be asked" };
   }
-}
-
-function failed(
-  kind: Extract<ToolOutcome, { type: "failed" }>["kind"],
-  retryable: boolean,
-  message: string,
-): ToolOutcome {
-  return { type: "failed", kind, retryable, message };
 }
 
 function refuse(what: string, why: string): never {

@@ -1,4 +1,5 @@
 /** The one way in which a tool says that it failed (R-8); everything else it throws is not its word. */
+import type { ToolOutcome } from "../ports/index.ts";
 
 /**
  * `execution`: it did not work. `bad_arguments`: it never can with this input. `not_found`: what was addressed does
@@ -37,4 +38,13 @@ export class ToolError extends Error {
     const { kind, message } = error as { kind?: unknown; message?: unknown };
     return typeof message === "string" && KINDS.some((known) => known === kind);
   }
+}
+
+/** The outcome of a call that failed, as ports answer it. */
+export function failed(
+  kind: Extract<ToolOutcome, { type: "failed" }>["kind"],
+  retryable: boolean,
+  message: string,
+): ToolOutcome {
+  return { type: "failed", kind, retryable, message };
 }

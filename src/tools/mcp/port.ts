@@ -6,6 +6,7 @@ import type { CallToolResult } from "@modelcontextprotocol/client";
 import { type Json, JsonError, type JsonObject, normalizeJson } from "../../domain/json.ts";
 import type { SideEffect } from "../../domain/run.ts";
 import type { OwnerAnswer, ToolCall, ToolDescriptor, ToolOutcome, ToolPort } from "../../ports/index.ts";
+import { failed } from "../tool-error.ts";
 import type { McpServerConfig } from "./config.ts";
 import { type ConnectionOptions, McpConnection, McpNoSuchTool, McpUnavailable, messageOf } from "./connection.ts";
 
@@ -178,12 +179,4 @@ async function readFailure(name: string, error: unknown, effect: SideEffect): Pr
   )
     return failed("bad_output", false, `Cannot use what "${name}" returned: ${error.message}`);
   throw error;
-}
-
-function failed(
-  kind: Extract<ToolOutcome, { type: "failed" }>["kind"],
-  retryable: boolean,
-  message: string,
-): ToolOutcome {
-  return { type: "failed", kind, retryable, message };
 }

@@ -8,14 +8,13 @@ import type { Answer, Asked, Route } from "../routes.ts";
 import { BASE, ok, route, SESSION } from "../routes.ts";
 import { cursor, limit, Session, SessionPage, sessionCreate, sessionPatch, sessionRef } from "../schemas.ts";
 import { stream } from "../sse.ts";
+import { pager } from "./shown.ts";
 
 const params = z.object({ session_id: sessionRef });
 
 function shown({ operator }: Pick<Asked, "operator">, session: SessionView): ReturnType<typeof sessionDoc> {
   return sessionDoc(session, { operator });
 }
-
-const LIST = "sessions";
 
 export const sessionRoutes: readonly Route[] = [
   route(
@@ -29,15 +28,11 @@ export const sessionRoutes: readonly Route[] = [
       responses: { 200: { description: "A page", schema: SessionPage } },
     },
     async (asked) => {
-      const { context, query } = asked;
-      const place = context.cursors.read(LIST, query.cursor);
-      const page = await context.holdfast.sessions.page({
-        limit: query.limit ?? 50,
-        ...(place === undefined ? {} : { cursor: place }),
-      });
+      const { range, next } = pager("sessions", asked);
+      const page = await asked.context.holdfast.sessions.page(range);
       return ok({
         sessions: page.sessions.map((session) => shown(asked, session)),
-        ...(page.next_cursor === undefined ? {} : { next_cursor: context.cursors.sign(LIST, page.next_cursor) }),
+        ...next(page),
       });
     },
   ),

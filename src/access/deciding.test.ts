@@ -141,13 +141,13 @@ describe("approvals", () => {
     expect((await refused(other.waits.approve(run.run_id, "w-1", { decided_by: "os:ben" }))).code).toBe("terminal");
   });
 
-  test("C36 twenty yes and twenty no at once over two processes: one word stands, everybody hears which", async () => {
+  test("C36 fifty yes and fifty no at once over two processes: one word stands, everybody hears which", async () => {
     const { written, open } = await world();
     const [a, b] = [await open(), await open()];
     const run = await until(a, "ask");
     const { wait_id, digest = "" } = only(run);
     const answers = await Promise.all(
-      Array.from({ length: 40 }, async (_, n) => {
+      Array.from({ length: 100 }, async (_, n) => {
         const kind = n % 4 < 2 ? "approve" : "deny";
         try {
           await (n % 2 === 0 ? a : b).waits[kind](run.run_id, wait_id, { decided_by: `os:p${n}`, digest });

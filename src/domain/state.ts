@@ -107,6 +107,11 @@ export function suspensionOf(run: RunState): Wait | undefined {
   return run.status === "suspended" ? run.waits[0] : undefined;
 }
 
+/** Only a person's word goes on with the run; what is decided meanwhile is written where it stands (GD-62). */
+export function isPaused(run: RunState): boolean {
+  return run.stopping === undefined && run.waits.some((wait) => wait.type === "paused");
+}
+
 /** Instances that are neither settled nor unknown to the run, in id order (RP-50, RP-51, RP-53). */
 export function openSteps(run: RunState, statuses: readonly StepStatus[]): StepState[] {
   const open: StepState[] = [];
@@ -157,7 +162,7 @@ function fold(run: RunState, event: RunEvent): RunState {
     case "step_suspended":
       return suspendStep(run, event);
     case "step_completed":
-      return completeStep(running(run, event), event);
+      return completeStep(runningOrPaused(run, event), event);
     case "step_failed":
       return failStep(run, event);
     case "step_cancelled":
@@ -178,7 +183,7 @@ function fold(run: RunState, event: RunEvent): RunState {
         failure: { code: "cancelled", message: event.reason ?? "the run was cancelled", retryable: false },
       });
     case "decision":
-      return running(run, event);
+      return runningOrPaused(run, event);
     case "handed_off":
       return putStep(run, { ...openStep(run, event.step_id, event.type), handed_off: true });
     case "receipt":
@@ -224,6 +229,11 @@ type Of<T extends EventBody["type"]> = Extract<RunEvent, { type: T }>;
 function running(run: RunState, event: RunEvent): RunState {
   if (run.status !== "running") illegal(`${event.type} while the run is ${run.status}`);
   return run;
+}
+
+/** A person's answer to a step of a paused run settles it at once; nothing else of the run moves. */
+function runningOrPaused(run: RunState, event: RunEvent): RunState {
+  return isPaused(run) ? run : running(run, event);
 }
 
 function end(run: RunState, outcome: Pick<RunState, "status"> & Partial<RunState>): RunState {

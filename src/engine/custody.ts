@@ -153,7 +153,9 @@ export class Custody {
    */
   async attach(rootRunId: string): Promise<TreeExecutor | undefined> {
     const held = this.#held.get(rootRunId);
-    if (held !== undefined) return held.tree;
+    // On its way out of memory, or here only to hear a decision of a paused run: it is claimed anew.
+    if (held !== undefined && (held.tree.closing || held.tree.paused)) await held.idle;
+    else if (held !== undefined) return held.tree;
     const [claimed] = await this.#claim(async (by) => {
       const mine = this.#held.has(rootRunId) || this.#attaching.has(rootRunId);
       const one = mine ? undefined : await this.#ports.store.claim(rootRunId, by);

@@ -8,7 +8,7 @@ import type { Json } from "../domain/json.ts";
 import { foldLedger } from "../domain/ledger.ts";
 import { type Bundle, definitionKey } from "../domain/plan/index.ts";
 import { isTerminal, type RunHeader } from "../domain/run.ts";
-import { haltedSteps, initialState, type RunState } from "../domain/state.ts";
+import { haltedSteps, initialState, isPaused, type RunState } from "../domain/state.ts";
 import type { Claim, SignalKind } from "../ports/index.ts";
 import { Bundles } from "./bundles.ts";
 import { Custody, type Held } from "./custody.ts";
@@ -217,7 +217,11 @@ export class Engine {
     // past its deadline nothing of it is begun.
     if (tree.overdue(tree.rootRunId)) return void tree.background(stopRun(tree, tree.rootRunId, { reason: "timeout" }));
     for (const run of tree.runs.values()) if (tree.state(run.runId).status === "running") tree.armWallTimer(run);
-    tree.runs.get(tree.rootRunId)?.host.goLive();
+    // Woken to hear a decision, and paused: it is written down, and the run stays where it is (GD-62).
+    tree.paused = isPaused(tree.state(tree.rootRunId));
+    tree.dormant = tree.paused;
+    const program = tree.runs.get(tree.rootRunId);
+    if (program !== undefined) tree.goLive(program);
     // A run that waits for a person and has work that an interruption stopped: the work goes on meanwhile.
     if (how !== "woken")
       for (const run of [...tree.runs.values()])

@@ -1,5 +1,6 @@
 /** Pause and resume: what goes again, and what waits for repair (R-36). */
 import { expect, test } from "vitest";
+import type { PolicyPort } from "../ports/index.ts";
 import { openSqliteStore } from "../stores/sqlite/index.ts";
 import { fixture, gate, leaf, NEVER, ok, turn } from "./fixture.ts";
 
@@ -70,5 +71,150 @@ test("R-36 what does not end within the grace of a pause: read-only goes again, 
     decided_by: "me",
   });
   await g.engine.idle(runId);
-  expect(await g.state(runId)).toMatchObject({ status: "succeeded", output: ["read", "by hand"] });
+  expect(await g.state(runId)).toMatchObject({ status: "suspended", waits: [{ type: "paused" }] });
+  expect(await g.resume(runId)).toMatchObject({ status: "succeeded", output: ["read", "by hand"] });
+});
+
+const ask: PolicyPort = {
+  fingerprint: "ask",
+  decide: ({ target }) => (target === "Ask" ? { decision: "ask", reason: "asks" } : { decision: "allow" }),
+};
+
+/** Four questions at once, one of them in a child, and what comes after each. */
+const QUESTIONS = {
+  steps: [
+    { id: "gate", type: "approval", prompt: "go on?" },
+    { id: "amount", type: "input", prompt: "how many?", schema: { type: "integer" } },
+    tool("send", { tool: "Ask" }),
+    { id: "below", type: "workflow", workflow_id: "inner", revision: 1, args: {} },
+    ...["after-gate", "after-amount", "after-send"].map((id) => tool(id)),
+  ],
+  plan: {
+    type: "parallel",
+    nodes: [
+      { type: "sequence", nodes: [leaf("gate"), leaf("after-gate")] },
+      { type: "sequence", nodes: [leaf("amount"), leaf("after-amount")] },
+      { type: "sequence", nodes: [leaf("send"), leaf("after-send")] },
+      leaf("below"),
+    ],
+  },
+};
+const INNER = {
+  id: "inner",
+  steps: [{ id: "inside", type: "approval", prompt: "in there?" }, tool("after-inside")],
+  plan: { type: "sequence", nodes: [leaf("inside"), leaf("after-inside")] },
+};
+
+test("GD-62 what is decided while a run is paused is written down, by whichever process, and nothing goes on before it is resumed", async () => {
+  const store = await open();
+  const calls: string[] = [];
+  const run = (call: { step_id: string }) => {
+    calls.push(call.step_id);
+    return ok(call.step_id);
+  };
+  const tools = { Read: { run }, Ask: { ...writes, run } };
+  const f = await fixture({ store, tools, policy: ask });
+  const waiting = await f.start(QUESTIONS, {}, { nested: [INNER] });
+  await f.engine.idle(waiting);
+  await f.signal(waiting, "pause", { decided_by: "me" });
+  await f.engine.idle(waiting);
+  const child = (await f.state(waiting)).waits.find((wait) => wait.type === "child")?.child_run_id ?? "";
+  const decisions = [
+    ["gate", "approve", {}, undefined],
+    ["amount", "answer", { value: 7 }, undefined],
+    ["send", "approve", {}, undefined],
+    ["inside", "approve", {}, child],
+  ] as const;
+  for (const [step, kind, more, of] of decisions) {
+    const g = await fixture({ store, tools, policy: ask });
+    const wait = (await g.state(of ?? waiting)).waits.find((each) => each.step_id === step);
+    expect(await g.signal(waiting, kind, { wait_id: wait?.wait_id ?? "", decided_by: "you", ...more }, of)).toBe(true);
+    await g.engine.idle(waiting);
+    expect([step, (await g.state(waiting)).status, (await g.state(of ?? waiting)).status]).toEqual([
+      step,
+      "suspended",
+      "suspended",
+    ]);
+    await g.engine.close();
+  }
+  expect(calls).toEqual([]);
+  const paused = await f.state(waiting);
+  expect(paused.waits.map(({ type, granted }) => [type, granted?.decided_by])).toEqual([
+    ["tool_approval", "you"],
+    ["child", undefined],
+    ["paused", undefined],
+  ]);
+  expect((await f.kinds(waiting)).filter((kind) => kind === "run_started")).toHaveLength(1);
+  const g = await fixture({ store, tools, policy: ask });
+  expect(await g.resume(waiting)).toMatchObject({
+    status: "succeeded",
+    output: ["after-gate", "after-amount", "after-send", "after-inside"],
+  });
+  expect([...calls].sort()).toEqual(["after-amount", "after-gate", "after-inside", "after-send", "send"]);
+});
+
+test.each([
+  ["succeeded", { output: "by hand" }, { status: "succeeded", output: ["by hand", "b"] }],
+  ["failed", { message: "no" }, { status: "failed", failure: { code: "execution_failed" } }],
+  ["cancelled", { message: "no" }, { status: "failed", failure: { code: "cancelled" } }],
+  ["retry", { reason: "lost" }, { status: "succeeded", output: ["a", "b"] }],
+] as const)(
+  "GD-62 a repair as %s of a paused run settles its step, and the run goes on when it is resumed",
+  async (resolution, more, end) => {
+    const store = await open();
+    const inside = gate();
+    const plan = {
+      steps: [tool("a", { tool: "Write" }), { id: "gate", type: "approval", prompt: "b?" }, tool("b")],
+      plan: { type: "parallel", nodes: [leaf("a"), { type: "sequence", nodes: [leaf("gate"), leaf("b")] }] },
+    };
+    const hang = {
+      ...writes,
+      run: () => {
+        inside.open();
+        return NEVER;
+      },
+    };
+    const f = await fixture({ store, limits: { stop_grace_ms: 5 }, tools: { Write: hang } });
+    const runId = await f.start(plan);
+    await inside.promise;
+    await f.signal(runId, "pause", { decided_by: "me" });
+    await f.engine.idle(runId);
+    const sent: string[] = [];
+    const run = (call: { step_id: string }) => {
+      sent.push(call.step_id);
+      return ok(call.step_id);
+    };
+    const g = await fixture({ store, tools: { Read: { run }, Write: { ...writes, run } } });
+    const waitOf = async (id: string) =>
+      (await g.state(runId)).waits.find((wait) => wait.step_id === id)?.wait_id ?? "";
+    await g.signal(runId, "repair", { wait_id: await waitOf("a"), resolution, decided_by: "me", ...more });
+    await g.engine.idle(runId);
+    await g.signal(runId, "approve", { wait_id: await waitOf("gate"), decided_by: "me" });
+    await g.engine.idle(runId);
+    expect([sent, (await g.state(runId)).waits.map(({ type }) => type)]).toEqual([[], ["paused"]]);
+    expect(await g.resume(runId)).toMatchObject(end);
+    expect(sent.filter((id) => id === "a")).toHaveLength(resolution === "retry" ? 1 : 0);
+  },
+);
+
+test("GD-62 a resume that comes while a decision of the paused run is still being written goes on with it", async () => {
+  const store = await open();
+  const f = await fixture({ store, tools: { Read: { run: (call) => ok(call.step_id) } } });
+  const runId = await f.start({
+    steps: [{ id: "gate", type: "approval", prompt: "go on?" }, tool("after")],
+    plan: { type: "sequence", nodes: [leaf("gate"), leaf("after")] },
+  });
+  await f.engine.idle(runId);
+  await f.signal(runId, "pause", { decided_by: "me" });
+  await f.engine.idle(runId);
+  const [wait] = (await f.state(runId)).waits;
+  const tree = await f.engine.attach(runId);
+  if (tree === undefined) throw new Error("it cannot be claimed");
+  // As for a decision: its programs are there, and stand by.
+  await f.engine.go(tree, "woken");
+  const approved = f.signal(runId, "approve", { wait_id: wait?.wait_id ?? "", decided_by: "me" });
+  await f.resume(runId);
+  await approved;
+  await f.engine.idle(runId);
+  expect(await f.state(runId)).toMatchObject({ status: "succeeded", output: "after" });
 });

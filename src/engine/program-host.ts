@@ -23,6 +23,9 @@ import type {
 /** How long the host may deliver without letting the event loop turn, in milliseconds. */
 const TURN_MS = 5;
 
+/** What a program asked while it was replayed: something the journal has open, a stop of such, or something new. */
+type Parked = "open" | "stop" | "new";
+
 export type Ended = { readonly ok: true; readonly value: Json } | { readonly ok: false; readonly failure: Failure };
 
 export class ProgramHost {
@@ -36,7 +39,7 @@ export class ProgramHost {
   readonly #open = new Map<string, Request>();
   #queue: Delivery[] = [];
   #head = 0;
-  #parked: { readonly act: () => void; readonly fresh: boolean }[] = [];
+  #parked: { readonly act: () => void; readonly what: Parked }[] = [];
   /** Until `goLive`: a run's first requests, too, are parked until its executor is ready for them. */
   #replaying = true;
   #pumping = false;
@@ -70,9 +73,20 @@ export class ProgramHost {
   goLive(): void {
     if (this.#frozen) return;
     this.#replaying = false;
-    if (this.#parked.some((parked) => parked.fresh)) this.#live.ready();
+    if (this.#parked.some(({ what }) => what !== "open")) this.#live.ready();
     for (const parked of this.#parked.splice(0)) parked.act();
     void this.#pump();
+  }
+
+  /**
+   * In place of `goLive` where the run stays paused: what is open can be answered and what is being stopped is, but
+   * nothing new is asked for and nothing is delivered.
+   */
+  standBy(): void {
+    if (this.#frozen) return;
+    this.#replaying = false;
+    this.#frozen = true;
+    for (const { act, what } of this.#parked.splice(0)) if (what !== "new") act();
   }
 
   /** Whether a recorded open place was not asked for again: the program is another one (R-2a). */
@@ -259,7 +273,7 @@ export class ProgramHost {
       request.resumed = true;
       this.#whenLive(() => {
         if (!request.dead) this.#live.go(request);
-      }, false);
+      }, "open");
     });
   }
 
@@ -279,9 +293,9 @@ export class ProgramHost {
     return true;
   }
 
-  #whenLive(act: () => void, fresh = true): void {
+  #whenLive(act: () => void, what: Parked = "new"): void {
     if (this.#frozen) return;
-    if (this.#replaying) this.#parked.push({ act, fresh });
+    if (this.#replaying) this.#parked.push({ act, what });
     else act();
   }
 
@@ -406,7 +420,7 @@ export class ProgramHost {
       }
       if (open.length === 0) return resolve(null);
       this.#open.set(key, request);
-      this.#whenLive(() => this.#live.go(request));
+      this.#whenLive(() => this.#live.go(request), "stop");
     }).then(() => undefined);
   }
 }

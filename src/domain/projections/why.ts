@@ -102,7 +102,9 @@ function openCauses(ground: Ground): Found[] {
   if (ground.extra.supported === false) causes.push(unsupported(ground));
   else if (state.status === "queued") causes.push(queued(ground));
   else if (state.status === "running") causes.push(...running(ground));
-  for (const wait of state.waits) causes.push(waiting(ground, wait));
+  // A pause holds all the rest, whatever it waits for besides.
+  const paused = state.waits.filter((wait) => wait.type === "paused");
+  for (const wait of new Set([...paused, ...state.waits])) causes.push(waiting(ground, wait));
   if (ground.extra.trusted === false && continues(state))
     causes.push(
       found(

@@ -82,7 +82,8 @@ export async function resumeChild(tree: TreeExecutor, job: ChildJob, step: StepS
   // Halted with its run: it goes on when the run does, but what waits below it can be answered meanwhile.
   if (step.status === "suspended" && step.was !== undefined) {
     job.stage = "waiting";
-    if (child !== undefined) tree.runs.get(child.header.run_id)?.host.goLive();
+    const active = child === undefined ? undefined : tree.runs.get(child.header.run_id);
+    if (active !== undefined) tree.goLive(active);
     return;
   }
   if (child === undefined) return startChild(tree, job);
@@ -91,7 +92,7 @@ export async function resumeChild(tree: TreeExecutor, job: ChildJob, step: StepS
   const active = tree.runs.get(child.header.run_id);
   if (active === undefined) return;
   if (child.state.status === "running") tree.armWallTimer(active);
-  active.host.goLive();
+  tree.goLive(active);
 }
 
 /** RP-45: the child's output is the step's; its failure passes through with code and retryable flag. */

@@ -89,7 +89,7 @@ function rejoin(tree: TreeExecutor, job: Job): void {
   job.stage = "waiting";
   const child = tree.state(job.run.runId).steps.get(job.instance)?.child_run_id;
   const active = child === undefined ? undefined : tree.runs.get(child);
-  if (active !== undefined) active.host.goLive();
+  if (active !== undefined) tree.goLive(active);
 }
 
 /** Whether the journal has the request's visit queued, running or suspended. */
@@ -159,7 +159,7 @@ function adopt(tree: TreeExecutor, run: ActiveRun, target: Job["request"]): void
   run.jobs.set(job.instance, job);
   // A child that is being stopped already may have an open mutation of its own to be answered.
   const child = step.child_run_id === undefined ? undefined : tree.runs.get(step.child_run_id);
-  if (child !== undefined && tree.state(child.runId).stopping !== undefined) child.host.goLive();
+  if (child !== undefined && tree.state(child.runId).stopping !== undefined) tree.goLive(child);
 }
 
 // ── no room ───────────────────────────────────────────────────────────────────────────────────────────────────

@@ -8,7 +8,7 @@ import type { Json } from "../../domain/json.ts";
 import { addUsage, type Ledger } from "../../domain/ledger.ts";
 import { type Definition, definitionKey } from "../../domain/plan/index.ts";
 import { type Failure, isTerminal, type RunHeader, type Usage } from "../../domain/run.ts";
-import { deadlineMs, type RunState } from "../../domain/state.ts";
+import { deadlineMs, isPaused, type RunState } from "../../domain/state.ts";
 import type { Posture } from "../../ports/index.ts";
 import { Dispatch } from "../dispatch/index.ts";
 import type { LeaseGuard } from "../leases.ts";
@@ -212,6 +212,12 @@ export class TreeExecutor {
     if (this.#closed || run.ended || run.stopping !== undefined) return;
     this.armWallTimer(run);
     run.host.goLive();
+  }
+
+  /** What a replayed program asks for is real from here on; of a paused run only what can be answered is. */
+  goLive(run: ActiveRun): void {
+    if (isPaused(this.state(run.runId))) run.host.standBy();
+    else run.host.goLive();
   }
 
   /** its time is over, so nothing of it is begun. */

@@ -2,7 +2,7 @@
  * A run and the run that started it (R-20): a child that waits makes its parent's step wait for it, and a child that
  * goes on takes its ancestors with it.
  */
-import { haltedSteps } from "../../domain/state.ts";
+import { haltedSteps, isPaused } from "../../domain/state.ts";
 import type { ActiveRun, Job } from "../work.ts";
 import type { TreeExecutor } from "./executor.ts";
 import { suspendStep } from "./waiting.ts";
@@ -23,10 +23,11 @@ export function parentWaits(tree: TreeExecutor, run: ActiveRun, reason: string):
 
 /**
  * Brings a suspended run back to `running`, and its ancestors with it (R-19). What an interruption had stopped besides
- * goes on too, but for `except`, whose caller sees to it.
+ * goes on too, but for `except`, whose caller sees to it. A pause holds: it ends only by being resumed (GD-62).
  */
 export function wake(tree: TreeExecutor, run: ActiveRun, except?: Job): void {
   const state = tree.state(run.runId);
+  if (isPaused(state)) return;
   if (state.status === "suspended") {
     const halted = haltedSteps(state);
     tree.append(run.runId, [{ type: "run_started" }]);

@@ -6,6 +6,7 @@
 import type { Json, JsonObject } from "../../domain/json.ts";
 import { compileSchema, type Schema } from "../../domain/plan/index.ts";
 import { BUDGET_FIELDS, type Budgets, type Decision, failure, isTerminal, type Wait } from "../../domain/run.ts";
+import { isPaused } from "../../domain/state.ts";
 import type { Signal } from "../../ports/index.ts";
 import { checkOutput } from "../dispatch/output.ts";
 import type { ActiveRun, Job } from "../work.ts";
@@ -115,7 +116,7 @@ function toolDecision(tree: TreeExecutor, job: Job, wait: Wait, decision: Decisi
   }
   tree.append(runId, [{ type: "grant_issued", wait_id: wait.wait_id, digest: wait.digest ?? "", decision }]);
   wake(tree, job.run, job);
-  job.done = tree.background(tree.dispatch.granted(job, wait.wait_id));
+  if (!isPaused(tree.state(runId))) job.done = tree.background(tree.dispatch.granted(job, wait.wait_id));
 }
 
 function answer(tree: TreeExecutor, job: Job, wait: Wait, payload: JsonObject): void {
@@ -154,6 +155,7 @@ function repair(tree: TreeExecutor, run: ActiveRun, job: Job, wait: Wait, payloa
   if (resolution === "retry") {
     job.ended = false;
     job.givenUp = false;
+    if (isPaused(tree.state(run.runId))) return;
     job.done = tree.background(tree.dispatch.again(job));
     return;
   }

@@ -31,6 +31,8 @@ export interface Story {
   /** Open waits as the inbox lists them, by run. */
   readonly inbox: readonly { readonly run_id: string; readonly wait_id: string }[];
   readonly end: "ended" | "gone" | "stuck";
+  /** From here on somebody careful goes on with whatever stands still. */
+  readonly finishedAtMs: number;
 }
 
 type Report = (why: string, at?: { readonly run_id?: string; readonly event?: RunEvent }) => void;
@@ -160,6 +162,23 @@ const nothingAfterCancel = perRun("after_a_cancel_nothing_is_accepted_or_sent", 
     // What a step of the stopped run becomes afterwards is its settlement, never another dispatch.
     const sends = event.type === "step_started" && event.tool !== undefined;
     if (decides || sends) report("it came after the cancel", { event });
+  }
+});
+
+const pauseStands = perRun("a_pause_ends_only_by_being_resumed", "GD-62", ({ events }, report, story) => {
+  let paused: RunEvent | undefined;
+  for (const event of events) {
+    if (event.type === "run_suspended" && event.wait?.type === "paused") paused = event;
+    if (event.type === "cancel_requested") return;
+    if (paused === undefined || event.type !== "run_started") continue;
+    const since = paused.at_ms;
+    paused = undefined;
+    if (event.at_ms >= story.finishedAtMs) return;
+    const resumed = story.asked.some(
+      ({ verb, asked_at_ms, answer }) =>
+        verb === "resume" && typeof answer !== "object" && asked_at_ms >= since && asked_at_ms <= event.at_ms,
+    );
+    if (!resumed) report("it goes on though nobody has resumed it", { event });
   }
 });
 
@@ -323,6 +342,7 @@ export const DECISION_RULES: readonly DecisionRule[] = [
   inTime,
   storedFirst,
   nothingAfterCancel,
+  pauseStands,
   cancelledIsEmpty,
   oneEnd,
   noOrphanWaits,

@@ -264,8 +264,13 @@ export async function tell(seed: number): Promise<{
       if (random.chance(0.4)) await someTurns(random);
       else await pass(cast, random.pick([0, 0, 1, 40, 600, 4_000, 15_000]));
     }
+    const finishedAtMs = world.clock.now();
     const end = await finish(cast, rootRunId);
-    return { violations: await judge(cast, rootRunId, end), asked: cast.asked, kinds: await world.kinds(rootRunId) };
+    return {
+      violations: await judge(cast, rootRunId, { end, finishedAtMs }),
+      asked: cast.asked,
+      kinds: await world.kinds(rootRunId),
+    };
   } finally {
     await world.close();
   }
@@ -298,7 +303,7 @@ async function finish(cast: Cast, rootRunId: string): Promise<Story["end"]> {
   return end;
 }
 
-async function judge(cast: Cast, rootRunId: string, end: Story["end"]): Promise<Violation[]> {
+async function judge(cast: Cast, rootRunId: string, last: Pick<Story, "end" | "finishedAtMs">): Promise<Violation[]> {
   const { world } = cast;
   const violations = [...(await world.check(rootRunId))];
   void cast.alive;
@@ -309,7 +314,7 @@ async function judge(cast: Cast, rootRunId: string, end: Story["end"]): Promise<
     seen: cast.seen,
     openSignals: (await world.store.signals({ root_run_id: rootRunId })).length,
     inbox: await world.store.listWaits({ root_run_id: rootRunId, limit: 200 }),
-    end,
+    ...last,
   };
   for (const { name, cites, check } of DECISION_RULES)
     check(story, (why, { run_id, event } = {}) =>

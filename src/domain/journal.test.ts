@@ -3,7 +3,7 @@ import fc from "fast-check";
 import { describe, expect, test } from "vitest";
 import type { RunEvent } from "./events.ts";
 import { childRunId, dispatchId, eventLine, genesisHash, parseEvents, segmentHash } from "./journal.ts";
-import type { Json } from "./json.ts";
+import { canonicalJson, type Json } from "./json.ts";
 import { drawJournal, HEADER } from "./state.fixture.ts";
 
 const SEED = { seed: 20260102, numRuns: 200 } as const;
@@ -40,6 +40,29 @@ function firstBroken(segments: readonly Segment[]): number {
   }
   return -1;
 }
+
+test("R-23 an event line is the canonical text of the event, whatever fields it has and in whatever order", () => {
+  const extra = fc.record(
+    {
+      woke: fc.array(fc.string(), { maxLength: 2 }),
+      input: fc.jsonValue(),
+      cost_micros: fc.constantFrom(null, 0, 7),
+      grant: fc.option(fc.string(), { nil: undefined }),
+      output_ref: fc.record({ sha256: fc.string(), bytes: fc.nat() }),
+      ["__proto__x"]: fc.boolean(),
+    },
+    { requiredKeys: [] },
+  );
+  fc.assert(
+    fc.property(journals, extra, fc.boolean(), (events, more, before) => {
+      for (const event of events) {
+        const whole = (before ? { ...more, ...event } : { ...event, ...more }) as unknown as RunEvent;
+        expect(eventLine(whole)).toBe(`${canonicalJson(whole as unknown as Json)}\n`);
+      }
+    }),
+    SEED,
+  );
+});
 
 describe("R-23 the chain", () => {
   test("an untouched journal reads back as it was written, however it was cut into segments", () => {

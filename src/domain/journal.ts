@@ -7,8 +7,8 @@
  *
  * The fence is not hashed: who wrote a segment does not change what it says.
  */
-import type { RunEvent } from "./events.ts";
-import { canonicalJson, hashJson, type Json, sha256 } from "./json.ts";
+import type { EventType, RunEvent } from "./events.ts";
+import { canonicalJson, hashJson, type Json, type JsonObject, sha256 } from "./json.ts";
 import type { RunHeader } from "./run.ts";
 
 export function genesisHash(header: Pick<RunHeader, "run_id" | "parent_run_id" | "bundle_hash" | "args_hash">): string {
@@ -20,9 +20,40 @@ export function genesisHash(header: Pick<RunHeader, "run_id" | "parent_run_id" |
   });
 }
 
+/**
+ * Fields of the events that are written for every step, in the order of canonical JSON: their lines need no sorting,
+ * which is a third of the cost of writing one. `at_ms` is the first field and `sequence` a field of every event.
+ */
+const FIELDS: { readonly [type in EventType]?: readonly string[] } = {
+  phase: ["cost_micros", "due_at_ms", "estimated", "instance", "key", "name", "sequence", "tokens", "type", "woke"],
+  step_queued: ["sequence", "step_id", "type", "visit", "woke"],
+  step_started: [
+    ...["attempt", "grant", "input", "input_hash", "intent", "redispatch", "sequence", "side_effect", "step_id"],
+    ...["tool", "type", "woke"],
+  ],
+  step_completed: ["output", "sequence", "step_id", "type", "woke"],
+};
+
 /** One event line, with its line end. */
 export function eventLine(event: RunEvent): string {
-  return `${canonicalJson(event as unknown as Json)}\n`;
+  return `${knownLine(event) ?? canonicalJson(event as unknown as Json)}\n`;
+}
+
+/** The same text for events of known fields; undefined for any other, whatever more it has. */
+function knownLine(event: RunEvent): string | undefined {
+  const fields = FIELDS[event.type];
+  if (fields === undefined) return undefined;
+  const object = event as unknown as JsonObject;
+  let text = `{"at_ms":${event.at_ms}`;
+  let known = 1;
+  for (const field of fields) {
+    const value = object[field];
+    if (value === undefined) continue;
+    known++;
+    text += `,"${field}":${typeof value === "number" ? value : canonicalJson(value)}`;
+  }
+  for (const field in object) if (object[field] !== undefined) known--;
+  return known === 0 ? `${text}}` : undefined;
 }
 
 export function segmentHash(prev: string, text: string): string {

@@ -4,12 +4,15 @@ import type { Json } from "./json.ts";
 import type { RunHeader } from "./run.ts";
 import type { Reservation, RunState, StepState } from "./state.ts";
 
+/** What `JSON.stringify` turns into the snapshot's text: a state without its header. */
+export function snapshotOf(run: RunState): object {
+  const { header: _, steps, reservations, ...rest } = run;
+  return { ...rest, steps: [...steps.values()], reservations: [...reservations.entries()] };
+}
+
 /** JSON form of a state without its header. */
 export function encodeState(run: RunState): Json {
-  const { header: _, steps, reservations, ...rest } = run;
-  return JSON.parse(
-    JSON.stringify({ ...rest, steps: [...steps.values()], reservations: [...reservations.entries()] }),
-  ) as Json;
+  return JSON.parse(JSON.stringify(snapshotOf(run))) as Json;
 }
 
 export function decodeState(header: RunHeader, snapshot: Json): RunState {

@@ -62,10 +62,17 @@ export function legalBodies(run: RunState): EventBody[] {
   return [
     ...runBodies(run),
     ...(run.status === "running" ? [...freshBodies(run), ...steps.flatMap((step) => workBodies(run, step))] : []),
+    ...(isHeld(run) ? [ANSWERED, ...steps.filter(isOpen).map(answered)] : []),
     ...steps.filter(isOpen).flatMap((step) => openBodies(run, step)),
     ...run.waits.flatMap(waitBodies),
   ];
 }
+
+/** GD-62: a pause holds the run, and what people answer meanwhile is written where it stands. */
+const isHeld = (run: RunState): boolean =>
+  run.status === "suspended" && run.stopping === undefined && run.waits.some((wait) => wait.type === "paused");
+const ANSWERED: EventBody = { type: "decision", key: "cancelled:a", value: null };
+const answered = (step: StepState): EventBody => ({ type: "step_completed", step_id: step.id, output: "by hand" });
 
 function runBodies(run: RunState): EventBody[] {
   const bodies: EventBody[] = [
@@ -230,7 +237,7 @@ function illegalForRun(run: RunState, add: Add): void {
   if (run.status === "running") add("started twice", { type: "run_started" });
   else {
     add("work while the run is not running", { type: "phase", name: "step_reserved" });
-    add("work while the run is not running", { type: "decision", key: "k", value: 1 });
+    if (!isHeld(run)) add("work while the run is not running", { type: "decision", key: "k", value: 1 });
     add("work while the run is not running", { type: "step_skipped", step_id: "fresh", visit: 1, reason: "x" });
     add("success while the run is not running", { type: "run_succeeded", output: null });
   }

@@ -68,8 +68,18 @@ function outline(
   return slim;
 }
 
+/** A segment as it is stored, with its hash (`segmentHash`): its text is encoded once for both. */
+export function packSegment(prev: string, text: string): Pick<Segment, "prev" | "hash" | "codec" | "bytes"> {
+  // The previous hash is hexadecimal digits, so it has as many bytes as characters.
+  const hashed = Buffer.from(prev + text, "utf8");
+  return { prev, hash: sha256(hashed), ...packBytes(hashed.subarray(prev.length)) };
+}
+
 export function packText(text: string): { codec: Segment["codec"]; bytes: Uint8Array } {
-  const bytes = Buffer.from(text, "utf8");
+  return packBytes(Buffer.from(text, "utf8"));
+}
+
+function packBytes(bytes: Uint8Array): { codec: Segment["codec"]; bytes: Uint8Array } {
   if (bytes.length < DEFLATE_FROM) return { codec: "json", bytes };
   return { codec: "deflate", bytes: deflateRawSync(bytes, { level: 1 }) };
 }

@@ -128,8 +128,10 @@ function mayRetry(error: ToolError, sideEffect: SideEffect): boolean {
 
 function contextOf(call: ToolCall): ToolContext {
   return {
-    dispatch_id: call.dispatch_id,
-    // Made when a tool asks for it: most do not.
+    // Made when a tool asks for them: most do not.
+    get dispatch_id() {
+      return call.dispatch_id;
+    },
     get signal() {
       return call.signal;
     },

@@ -287,14 +287,19 @@ export class ToolDispatch {
   async #call(job: Job, handover: Handover): Promise<Answer> {
     const { spec, input, posture, attempt, redispatch, approved } = handover;
     const tree = this.#tree;
-    const dispatch_id = dispatchId(job.run.runId, job.instance, attempt);
+    // Hashes are made when a tool asks for them: those that only read seldom do.
+    const id = (): string => dispatchId(job.run.runId, job.instance, attempt);
     const prepared = tree.state(job.run.runId).steps.get(job.instance)?.intent;
     const call = tree.ports.tools
       .call({
         tool: spec.tool,
         input,
-        dispatch_id,
-        tool_call_id: toolCallId(dispatch_id, redispatch),
+        get dispatch_id() {
+          return id();
+        },
+        get tool_call_id() {
+          return toolCallId(id(), redispatch);
+        },
         run_id: job.run.runId,
         step_id: job.instance,
         attempt,

@@ -7,14 +7,14 @@
  */
 import { assert, type HoldfastError } from "../../domain/errors.ts";
 import type { EventBase, EventBody, RunEvent } from "../../domain/events.ts";
-import { dispatchId, genesisHash, segmentHash } from "../../domain/journal.ts";
+import { dispatchId, genesisHash } from "../../domain/journal.ts";
 import { canonicalJson, type Json } from "../../domain/json.ts";
 import type { RunHeader, Usage, Wait } from "../../domain/run.ts";
-import { encodeState } from "../../domain/snapshot.ts";
+import { snapshotOf } from "../../domain/snapshot.ts";
 import { evolve, initialState, type RunState } from "../../domain/state.ts";
 import type { RunCommit, TreeCommit, TreeCreation, TreeUpdate } from "../../ports/index.ts";
 import type { JournalWriter } from "../journal-writer.ts";
-import { type Artifact, encodeEvent, INLINE_LIMIT, packText } from "../values.ts";
+import { type Artifact, encodeEvent, INLINE_LIMIT, packSegment, packText } from "../values.ts";
 
 /** What may lag behind the program before appends wait. */
 const MAX_LAG_EVENTS = 1_000;
@@ -281,14 +281,13 @@ export class TreeJournal {
   #runCommit(run: JournalRun, usage: Usage): RunCommit {
     const { state } = run;
     const first = run.committed + 1;
-    const hash = segmentHash(run.tip, run.text);
-    const packed = packText(run.text);
+    const packed = packSegment(run.tip, run.text);
     run.sinceSnapshot += run.text.length;
     const commit: RunCommit = {
       run_id: run.header.run_id,
       ...(run.created ? {} : { header: run.header }),
       expected: run.committed,
-      segment: { first, last: state.last_sequence, prev: run.tip, hash, ...packed },
+      segment: { first, last: state.last_sequence, ...packed },
       row: {
         status: state.status,
         ...(state.status === "suspended" && state.waits[0] !== undefined ? { suspension: state.waits[0].type } : {}),
@@ -300,7 +299,7 @@ export class TreeJournal {
       ...(run.shownWaits === state.waits ? {} : { waits: state.waits }),
       ...this.#snapshot(run),
     };
-    run.tip = hash;
+    run.tip = packed.hash;
     run.committed = state.last_sequence;
     run.created = true;
     run.shownWaits = state.waits;
@@ -311,7 +310,7 @@ export class TreeJournal {
 
   #snapshot(run: JournalRun): Pick<RunCommit, "snapshot"> {
     if (run.sinceSnapshot < run.snapshotAfter) return {};
-    const text = canonicalJson(encodeState(run.state));
+    const text = JSON.stringify(snapshotOf(run.state));
     run.sinceSnapshot = 0;
     run.snapshotAfter = Math.max(SNAPSHOT_BYTES, SNAPSHOT_GROWTH * text.length);
     return { snapshot: { sequence: run.state.last_sequence, ...packText(text) } };

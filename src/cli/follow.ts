@@ -41,8 +41,9 @@ export async function follow(
   const watching = new AbortController();
   const watched = pump(holdfast, runId, options.since ?? 0, watching.signal, progress);
   try {
-    const run = await driveOn(context, holdfast, runId, options.workspace, leaving);
-    if (run !== undefined) await caughtUp(watched, progress, run.last_sequence);
+    const shown = (run: Run) => caughtUp(watched, progress, run.last_sequence);
+    const run = await driveOn(context, holdfast, runId, options.workspace, leaving, shown);
+    if (run !== undefined) await shown(run);
     watching.abort();
     progress.end();
     if (run === undefined) return await leave(context, holdfast, runId, options.workspace, leaving.why ?? "terminate");
@@ -68,13 +69,17 @@ export function showEnd(context: Context, run: Run, workspace: string): number {
   return status;
 }
 
-/** The run when it has ended or only a person can move it; undefined when we are leaving before that. */
+/**
+ * The run when it has ended or only a person can move it; undefined when we are leaving before that.
+ * @param shown resolves when progress has shown the run as it is: what comes later would be written into a question
+ */
 async function driveOn(
   context: Context,
   holdfast: Holdfast,
   runId: string,
   workspace: string,
   leaving: Leaving,
+  shown: (run: Run) => Promise<void>,
 ): Promise<Run | undefined> {
   for (;;) {
     const run = await leaving.race(holdfast.runs.drive(runId, { signal: leaving.signal }));
@@ -83,7 +88,10 @@ async function driveOn(
     const due = nextDue(run);
     if (due !== undefined) {
       if ((await leaving.race(until(due, leaving.signal, context.process.now))) === undefined) return undefined;
-    } else if (!(await askedAndAnswered(context, holdfast, run, workspace, leaving)))
+      continue;
+    }
+    if (context.out.terminal.canPrompt) await shown(run);
+    if (!(await askedAndAnswered(context, holdfast, run, workspace, leaving)))
       return leaving.why === undefined ? run : undefined;
   }
 }

@@ -99,7 +99,8 @@ export function createOutput(
     },
     tell: (...lines) => write(streams.stderr, lines),
     status: (line) => {
-      if (!terminal.live || wishes.quiet) return;
+      // Nothing to take away: whatever stands on the line now is not ours, such as a question.
+      if (!terminal.live || wishes.quiet || (line === "" && !statusShown)) return;
       streams.stderr.write(`\r\u001b[2K${line}`);
       statusShown = line !== "";
     },

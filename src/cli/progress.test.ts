@@ -53,3 +53,15 @@ test("a failed attempt, its retry and what follows are told in order", async () 
     "▸ next is sent again after an interruption",
   ]);
 });
+
+test("where no live line is shown, nothing is taken away: a question may stand there", async () => {
+  const { progress, out, text } = watched();
+  out.status("");
+  expect(text()).toBe("");
+  out.status("look");
+  out.status("");
+  out.status("");
+  progress.end();
+  await out.flush();
+  expect(text()).toBe("\r\u001b[2Klook\r\u001b[2K");
+});

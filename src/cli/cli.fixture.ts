@@ -93,8 +93,8 @@ export interface Script {
   readonly env?: NodeJS.ProcessEnv;
   readonly tty?: boolean;
   readonly stdin?: string;
-  /** Typed one by one, each when a question has been asked; then the input ends. */
-  readonly answers?: readonly string[];
+  /** Typed one by one, each when a question has been asked; then the input ends. A function does something first. */
+  readonly answers?: readonly (string | (() => Promise<string>))[];
   /** Called with each listener for SIGINT. */
   readonly onSigint?: (listener: () => void) => void;
 }
@@ -172,7 +172,8 @@ export async function call(words: readonly string[], script: Script = {}): Promi
       if (!text.endsWith(") ")) return;
       const answer = answers.shift();
       if (answer === undefined) stdin.end();
-      else stdin.write(`${answer}\n`);
+      else if (typeof answer === "string") stdin.write(`${answer}\n`);
+      else void answer().then((line) => stdin.write(`${line}\n`));
     });
   const root = strict<CompositionRoot>("root", {
     openWorkspace: async (request) => {

@@ -16,6 +16,11 @@ export function openDecisions(holdfast: Holdfast, run: Pick<Run, "waits">): Prom
   return openWaits(holdfast, run, isDecision, 0);
 }
 
+/** What a person can be asked inline: open approvals and inputs of a run and of the runs it waits for, oldest first. */
+export function openQuestions(holdfast: Holdfast, run: Pick<Run, "waits">): Promise<Wait[]> {
+  return openWaits(holdfast, run, (wait) => isDecision(wait) || wait.type === "input", 0);
+}
+
 /** Open inputs of a run and of the runs it waits for, oldest first. */
 export function openInputs(holdfast: Holdfast, run: Pick<Run, "waits">): Promise<Wait[]> {
   return openWaits(holdfast, run, ({ type }) => type === "input", 0);
@@ -68,6 +73,11 @@ export function chooseWait(
     "not_found",
     `Cannot ${word}: run ${runId} has no open ${noun} ${JSON.stringify(named)}; open are:${list}`,
   );
+}
+
+/** Somebody else was first, or the wait ended with its time, its step or its run: the run goes on by that. */
+export function isMeanwhile(error: unknown): error is HoldfastError {
+  return HoldfastError.is(error) && ["conflict", "not_possible", "terminal"].includes(error.code);
 }
 
 /** Sends a decision on exactly what was shown: the digest goes with it, another one is a conflict. */

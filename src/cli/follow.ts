@@ -1,15 +1,17 @@
 /**
- * Following a run to its end (interfaces §2): progress, inline approvals, waiting for time, and leaving well.
+ * Following a run to its end (interfaces §2): progress, approvals and inputs inline, waiting for time, and leaving well.
  * The first Ctrl-C pauses the run and says how to go on; it never cancels. The second ends this process.
  */
 import type { Holdfast, Run } from "../access/api.ts";
 import { HoldfastError } from "../domain/errors.ts";
 import { isTerminal } from "../domain/run.ts";
+import { answerByAsking } from "./ask-input.ts";
 import { type Context, commandLine, decider } from "./context.ts";
-import { askDecision, decide, openDecisions } from "./decide.ts";
+import { askDecision, decide, isMeanwhile, openQuestions } from "./decide.ts";
 import { EXIT, exitOf } from "./output.ts";
 import { createProgress, type Progress } from "./progress.ts";
 import { endLines, outputText } from "./render/run.ts";
+import { printable } from "./text.ts";
 
 /**
  * How long the pause of the first Ctrl-C may take. The engine gives what is running 5 s to settle and then stops
@@ -125,7 +127,7 @@ function nap(ms: number, signal: AbortSignal): Promise<void> {
   });
 }
 
-/** Asks about open approvals, oldest first. False: nobody can be asked, or nothing was decided. */
+/** Asks about open approvals and inputs, oldest first. False: nobody can be asked, or nothing was decided. */
 async function askedAndAnswered(
   context: Context,
   holdfast: Holdfast,
@@ -134,17 +136,19 @@ async function askedAndAnswered(
   leaving: Leaving,
 ): Promise<boolean> {
   if (!context.out.terminal.canPrompt) return false;
-  const [wait] = await openDecisions(holdfast, run);
+  const [wait] = await openQuestions(holdfast, run);
   if (wait === undefined) return false;
   context.out.status("");
-  const word = await askDecision(context, wait, workspace, ["approve", "deny"], leaving.signal);
-  if (word === undefined) return false;
   try {
+    if (wait.type === "input")
+      return (await answerByAsking(context, holdfast, wait, workspace, leaving.signal)) !== undefined;
+    const word = await askDecision(context, wait, workspace, ["approve", "deny"], leaving.signal);
+    if (word === undefined) return false;
     await decide(holdfast, wait, word, { reason: undefined, digest: wait.digest });
   } catch (error) {
     // Somebody else decided meanwhile: the run goes on by that decision, and we go on following.
-    if (!HoldfastError.is(error) || error.code !== "conflict") throw error;
-    context.out.tell(error.message);
+    if (!isMeanwhile(error)) throw error;
+    context.out.tell(printable(error.message));
   }
   return true;
 }

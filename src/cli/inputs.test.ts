@@ -57,6 +57,12 @@ describe("--input is read by the schema", () => {
     expect(() => read("version=1", "count=12345678901234567890")).toThrow("too large to be held exactly");
   });
 
+  test("a secret is given by its handle, whatever kind the secret is of", () => {
+    const schema = { type: "object", properties: { key: { type: "string", "x-holdfast-secret": true } } };
+    expect(readInputs({ pairs: ['key={"$secret":"hook"}'] }, schema, [])).toEqual({ key: { $secret: "hook" } });
+    expect(() => readInputs({ pairs: ["key=hunter2"] }, schema, [])).toThrow("--input key: it must be an object");
+  });
+
   test("missing inputs are listed together, with a ready command", () => {
     const schema = {
       type: "object",

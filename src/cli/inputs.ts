@@ -5,12 +5,22 @@ import { nearest } from "../domain/nearest.ts";
 import { BUDGET_FIELDS, type Budgets } from "../domain/run.ts";
 import { parseDuration } from "./duration.ts";
 import { oneLine, shellQuote } from "./text.ts";
+import {
+  allowedTypes,
+  fitted,
+  isObject,
+  kindOf,
+  orList,
+  propertiesOf,
+  propertySchema,
+  quoted,
+  readValue,
+  requiredKeys,
+  sample,
+} from "./values.ts";
 
 /** An input document is at most this long, before it is parsed. */
 export const MAX_INPUT_BYTES = 1_048_576;
-
-const JSON_TYPES = ["null", "boolean", "integer", "number", "string", "array", "object"] as const;
-type JsonType = (typeof JSON_TYPES)[number];
 
 export interface InputWords {
   /** Each `key=value`. */
@@ -22,10 +32,16 @@ export interface InputWords {
 /**
  * The arguments of a run, read by the workflow's input schema. Pairs go over the file, key by key.
  * @param command words before the inputs in a ready command, e.g. `["holdfast", "run", "release"]`
+ * @param act what cannot be done without them, for the refusal
  * @throws HoldfastError `usage` (a pair without `=`, a key twice) or `input` (a value that its type cannot
  *   hold, an unknown key, missing keys: all of them at once, with a ready command)
  */
-export function readInputs(words: InputWords, schema: JsonObject | undefined, command: readonly string[]): Json {
+export function readInputs(
+  words: InputWords,
+  schema: JsonObject | undefined,
+  command: readonly string[],
+  act = "start the workflow",
+): Json {
   const document = words.file === undefined ? undefined : readDocument(words.file);
   if (words.pairs.length === 0 && document !== undefined && !isObject(document)) return document;
   if (document !== undefined && !isObject(document))
@@ -44,7 +60,7 @@ export function readInputs(words: InputWords, schema: JsonObject | undefined, co
     refuseUnknown(key, schema);
     setOwn(args, key, readValue(key, text, propertySchema(schema, key)));
   }
-  refuseMissing(args, schema, command, words.pairs);
+  refuseMissing(args, schema, command, words.pairs, act);
   return args;
 }
 
@@ -62,87 +78,6 @@ function readDocument(file: { readonly name: string; readonly text: string }): J
     const why = error instanceof Error ? oneLine(error.message) : "it does not parse";
     throw new HoldfastError("input", `Cannot read ${file.name}: it is not JSON (${why}); correct it`);
   }
-}
-
-/** One value by the types that its property allows. */
-function readValue(key: string, text: string, schema: JsonObject | undefined): Json {
-  const allowed = allowedTypes(schema);
-  if (allowed.length === 1 && allowed[0] === "string") return text;
-  const parsed = parseJson(text);
-  if (typeof parsed === "number" && Number.isInteger(parsed) && !Number.isSafeInteger(parsed))
-    throw new HoldfastError(
-      "input",
-      `Cannot read --input ${key}: ${fitted(text)} is too large to be held exactly; declare the property as a string`,
-    );
-  if (parsed !== undefined && allowed.some((type) => fits(parsed, type))) return parsed;
-  if (allowed.includes("string")) return text;
-  throw new HoldfastError(
-    "input",
-    `Cannot read --input ${key}: it must be ${orList(allowed)} and ${quoted(fitted(text))} is ${
-      parsed === undefined ? "plain text" : kindOf(parsed)
-    }; give ${example(allowed[0] ?? "string")}`,
-    { details: { key, expected: [...allowed] } },
-  );
-}
-
-/** Bounded by the shell; `undefined` when it is no JSON. */
-function parseJson(text: string): Json | undefined {
-  try {
-    return JSON.parse(text) as Json;
-  } catch {
-    return undefined;
-  }
-}
-
-/** Types a schema allows; from `enum` or `const` where `type` is unsaid; all of them where nothing is said. */
-function allowedTypes(schema: JsonObject | undefined): readonly JsonType[] {
-  if (schema === undefined) return JSON_TYPES;
-  const type = getOwn(schema, "type");
-  const named = (Array.isArray(type) ? type : [type]).filter((t): t is JsonType => JSON_TYPES.includes(t as JsonType));
-  if (named.length > 0) return named;
-  const listed = getOwn(schema, "enum");
-  const values = Array.isArray(listed)
-    ? listed
-    : Object.hasOwn(schema, "const")
-      ? [getOwn(schema, "const") ?? null]
-      : [];
-  if (values.length === 0) return JSON_TYPES;
-  return JSON_TYPES.filter(
-    (t) => values.some((value) => fits(value, t)) && !(t === "number" && values.every(isInteger)),
-  );
-}
-
-function isInteger(value: Json): boolean {
-  return Number.isInteger(value);
-}
-
-function fits(value: Json, type: JsonType): boolean {
-  switch (type) {
-    case "null":
-      return value === null;
-    case "integer":
-      return isInteger(value);
-    case "array":
-      return Array.isArray(value);
-    case "object":
-      return isObject(value);
-    default:
-      return typeof value === type;
-  }
-}
-
-function isObject(value: Json | undefined): value is JsonObject {
-  return typeof value === "object" && value !== null && !Array.isArray(value);
-}
-
-function propertiesOf(schema: JsonObject | undefined): JsonObject {
-  const properties = schema === undefined ? undefined : getOwn(schema, "properties");
-  return isObject(properties) ? properties : {};
-}
-
-function propertySchema(schema: JsonObject | undefined, key: string): JsonObject | undefined {
-  const property = getOwn(propertiesOf(schema), key);
-  return isObject(property) ? property : undefined;
 }
 
 function refuseUnknown(key: string, schema: JsonObject | undefined): void {
@@ -165,14 +100,10 @@ function refuseMissing(
   schema: JsonObject | undefined,
   command: readonly string[],
   given: readonly string[],
+  act: string,
 ): void {
-  const required = schema === undefined ? undefined : getOwn(schema, "required");
-  if (!Array.isArray(required)) return;
-  const missing = (required as readonly Json[]).filter(
-    (key): key is string =>
-      typeof key === "string" &&
-      !Object.hasOwn(args, key) &&
-      !Object.hasOwn(propertySchema(schema, key) ?? {}, "default"),
+  const missing = requiredKeys(schema).filter(
+    (key) => !Object.hasOwn(args, key) && !Object.hasOwn(propertySchema(schema, key) ?? {}, "default"),
   );
   if (missing.length === 0) return;
   const named = missing.map((key) => {
@@ -182,53 +113,9 @@ function refuseMissing(
   });
   const words = [...given, ...missing.map((key) => `${key}=${sample(allowedTypes(propertySchema(schema, key))[0])}`)];
   const ready = [...command, ...words.flatMap((word) => ["--input", word])].map(shellQuote).join(" ");
-  throw new HoldfastError("input", `Cannot start the workflow: it needs ${named.join(", ")}; for example: ${ready}`, {
+  throw new HoldfastError("input", `Cannot ${act}: it needs ${named.join(", ")}; for example: ${ready}`, {
     details: { missing },
   });
-}
-
-/** What a ready command shows in place of a value: it parses, so that only its meaning is left to fill in. */
-function sample(type: JsonType | undefined): string {
-  switch (type) {
-    case "boolean":
-      return "true";
-    case "integer":
-    case "number":
-      return "1";
-    case "array":
-      return "[]";
-    case "object":
-      return "{}";
-    case "null":
-      return "null";
-    default:
-      return "TEXT";
-  }
-}
-
-function example(type: JsonType): string {
-  return `a value such as ${sample(type)}`;
-}
-
-function orList(types: readonly JsonType[], brief = false): string {
-  if (types.length === JSON_TYPES.length) return brief ? "any value" : "a JSON value";
-  const article = (t: JsonType) => (brief ? t : /^[aio]/.test(t) ? `an ${t}` : t === "null" ? t : `a ${t}`);
-  return types.map(article).join(" or ");
-}
-
-function kindOf(value: Json): string {
-  if (value === null) return "null";
-  if (Array.isArray(value)) return "an array";
-  if (typeof value === "object") return "an object";
-  return `a ${typeof value}`;
-}
-
-function quoted(text: string): string {
-  return JSON.stringify(oneLine(text));
-}
-
-function fitted(text: string): string {
-  return text.length > 60 ? `${text.slice(0, 57)}...` : text;
 }
 
 /**

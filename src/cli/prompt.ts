@@ -13,6 +13,16 @@ export async function ask(
   placeholder: string,
   signal?: AbortSignal,
 ): Promise<string> {
+  return (await askLine(context, question, placeholder, signal))?.trim() ?? "";
+}
+
+/** The line as it was typed, "" for Enter; undefined for Ctrl-C, end of input and an ended `signal`. */
+export async function askLine(
+  context: Context,
+  question: string,
+  placeholder: string,
+  signal?: AbortSignal,
+): Promise<string | undefined> {
   const { stdin, stderr } = context.process.streams;
   if (!context.out.terminal.live) return await askPlainly(context, `${question} (${placeholder}) `, signal);
   const { isCancel, text } = await import("@clack/prompts");
@@ -23,23 +33,23 @@ export async function ask(
     output: stderr,
     ...(signal === undefined ? {} : { signal }),
   });
-  return isCancel(answer) || answer === undefined ? "" : answer.trim();
+  return isCancel(answer) ? undefined : (answer ?? "");
 }
 
 /** For terminals that show plain lines only (R-43). */
-async function askPlainly(context: Context, question: string, signal?: AbortSignal): Promise<string> {
+async function askPlainly(context: Context, question: string, signal?: AbortSignal): Promise<string | undefined> {
   const { stdin, stderr } = context.process.streams;
   // The end of input has been answered already; a new reader would wait for it for ever.
-  if (stdin.readableEnded || stdin.destroyed) return "";
+  if (stdin.readableEnded || stdin.destroyed) return undefined;
   const reader = createInterface({ input: stdin, output: stderr });
   const over = new AbortController();
   reader.once("close", () => over.abort());
   reader.once("SIGINT", () => reader.close());
   const signals = signal === undefined ? [over.signal] : [over.signal, signal];
   try {
-    return (await reader.question(question, { signal: AbortSignal.any(signals) })).trim();
+    return await reader.question(question, { signal: AbortSignal.any(signals) });
   } catch {
-    return "";
+    return undefined;
   } finally {
     reader.close();
   }

@@ -3,6 +3,8 @@ import type { Wait } from "../../domain/run.ts";
 import { type Context, commandLine } from "../context.ts";
 import type { Style } from "../terminal.ts";
 import { ago, byteSize, elapsed, jsonText, oneLine, printable } from "../text.ts";
+import { isObject } from "../values.ts";
+import { membersOf, schemaText } from "./schema.ts";
 
 const NAMES: { readonly [type in Wait["type"]]: string } = {
   recovery: "interrupted",
@@ -60,7 +62,7 @@ export function waitLines(wait: Wait, shown: Shown): string[] {
   );
   field("arguments", wait.input === undefined ? undefined : jsonText(wait.input, 2));
   field("details", wait.details === undefined ? undefined : jsonText(wait.details, 2));
-  field("answer", wait.schema === undefined ? undefined : jsonText(wait.schema, 2));
+  field("answer", wait.schema === undefined ? undefined : schemaText(wait.schema));
   field("reason", wait.reason === undefined ? undefined : printable(wait.reason));
   if (isDecision(wait)) field("workspace", oneLine(wait.workspace ?? shown.workspace));
   field("asked by", requester(wait));
@@ -101,7 +103,7 @@ export function waitCommands(wait: Wait, context: Context): string[] {
         commandLine(context, "deny", wait.run_id, wait.wait_id, ...digest),
       ];
     case "input":
-      return [commandLine(context, "answer", wait.run_id, wait.wait_id, "--input", "KEY=VALUE")];
+      return [commandLine(context, "answer", wait.run_id, wait.wait_id, ...answerWords(wait))];
     case "budget":
       return [commandLine(context, "budget", wait.run_id, "--max-steps", "N")];
     case "tool_running":
@@ -115,6 +117,13 @@ export function waitCommands(wait: Wait, context: Context): string[] {
     default:
       return [commandLine(context, "why", wait.run_id)];
   }
+}
+
+/** `--input` makes an object of its pairs; whatever else is wanted can only be a document. */
+function answerWords({ schema }: Wait): string[] {
+  const object =
+    schema === undefined || (isObject(schema) && (membersOf(schema).length > 0 || schema.type === "object"));
+  return object ? ["--input", "KEY=VALUE"] : ["--input-file", "FILE"];
 }
 
 /** One cell for lists: what the wait is about. */

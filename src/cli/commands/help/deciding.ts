@@ -60,8 +60,10 @@ export const DECIDING = {
     group: "Decide",
     args: [RUN, { arg: "[WAIT]", about: "which input, when several are open" }],
     summary: "give a run the input it waits for",
+    about:
+      "On a terminal, without --input and --input-file, it shows what is wanted and asks for it; Enter alone is No. What does not fit is refused with its place, and the run goes on waiting.",
     flags: [...INPUT, DETACH],
-    examples: ["answer last --input amount=40", "answer last --input-file answer.json"],
+    examples: ["answer last", "answer last --input amount=40", "answer last --input-file answer.json"],
     exits: RUN_EXITS,
     json: "the run",
   },

@@ -19,8 +19,16 @@ export interface RetryPolicy {
   readonly maximum_backoff_ms: number;
 }
 
-const MOST_ATTEMPTS = 100_000;
 const LONGEST_BACKOFF_MS = 86_400_000;
+
+/** What each number of a policy may be, first and last. */
+export const RETRY_BOUNDS = {
+  version: [1, 1],
+  max_attempts: [1, 100_000],
+  initial_backoff_ms: [0, LONGEST_BACKOFF_MS],
+  backoff_multiplier: [1, 100],
+  maximum_backoff_ms: [0, LONGEST_BACKOFF_MS],
+} as const;
 
 /**
  * Ms to wait before attempt `attempt`; 2 is the first retry. GD-59: min(initial · multiplier^(n-2), maximum).
@@ -54,24 +62,16 @@ export function checkRetryPolicy(value: unknown): readonly RetryProblem[] {
     return [{ field: "", message: "must be an object with max_attempts, eligible_failures and the backoff" }];
   const policy = new Map<string, unknown>(Object.entries(value));
   const problems: RetryProblem[] = [];
-  for (const field of policy.keys()) if (!FIELDS.has(field)) problems.push({ field, message: "is not known here" });
-  for (const [field, [least, most]] of FIELDS) {
+  for (const field of policy.keys())
+    if (field !== "eligible_failures" && !Object.hasOwn(RETRY_BOUNDS, field))
+      problems.push({ field, message: "is not known here" });
+  for (const [field, [least, most]] of Object.entries(RETRY_BOUNDS)) {
     const number = policy.get(field);
-    if (least === undefined || most === undefined) continue;
     if (typeof number !== "number" || !Number.isSafeInteger(number) || number < least || number > most)
       problems.push({ field, message: `must be a whole number from ${least} to ${most}` });
   }
   return [...problems, ...checkKinds(policy.get("eligible_failures"))];
 }
-
-const FIELDS: ReadonlyMap<string, readonly [number, number] | readonly []> = new Map([
-  ["version", [1, 1]],
-  ["max_attempts", [1, MOST_ATTEMPTS]],
-  ["eligible_failures", []],
-  ["initial_backoff_ms", [0, LONGEST_BACKOFF_MS]],
-  ["backoff_multiplier", [1, 100]],
-  ["maximum_backoff_ms", [0, LONGEST_BACKOFF_MS]],
-]);
 
 function checkKinds(kinds: unknown): readonly RetryProblem[] {
   const field = "eligible_failures";

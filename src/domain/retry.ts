@@ -3,7 +3,7 @@
  * left out, so that the program, replayed, asks for exactly that again. Pure; the engine appends what this returns.
  */
 import type { EventBase, EventBody, RunEvent } from "./events.ts";
-import { type Definition, leafPaths, liesBelow, readRetryKey, splitInstance } from "./plan/index.ts";
+import { type Definition, leafPaths, liesBelow, readAttemptsKey, readRetryKey, splitInstance } from "./plan/index.ts";
 
 export type CopiedEvent = EventBody & Pick<EventBase, "woke">;
 
@@ -14,14 +14,10 @@ interface Visit {
   /** Position of the event that ended it. */
   endedAt: number;
   reason?: string;
-  /** The child run that a workflow step started. */
-  childRunId?: string;
 }
 
 export interface RetryPlan {
   readonly events: readonly CopiedEvent[];
-  /** Steps that will be asked for again. */
-  readonly again: readonly { readonly instance: string; readonly child_run_id?: string }[];
 }
 
 /** Events that tell of standing still and of being moved on: a copy has neither. */
@@ -46,28 +42,46 @@ const NOT_COPIED: ReadonlySet<EventBody["type"]> = new Set([
 export function retryEvents(events: readonly RunEvent[], definition: Definition): RetryPlan {
   const visits = readVisits(events);
   const doomed = new Set(visits.filter((visit) => isDoomed(visit, visits, events, definition)));
+  const dropped = dropAttempts(visits, doomed, events);
   const of = new Map(visits.map((visit) => [`${visit.visit}#${visit.instance}`, visit]));
   const current = new Map<string, Visit>();
   const started = new Set<Visit>();
   const copied: CopiedEvent[] = [];
   let woke: readonly string[] = [];
   for (const event of events) {
-    if (event.woke !== undefined) woke = [...woke, ...event.woke];
+    if (event.woke !== undefined) woke = [...woke, ...event.woke.filter((key) => !dropped.has(key))];
     if (event.type === "step_queued" || event.type === "step_skipped")
       current.set(event.step_id, of.get(`${event.visit}#${event.step_id}`) as Visit);
+    if (event.type === "phase" && event.name === "retry_reserved" && dropped.has(event.key)) continue;
     const kept = keep(event, current, started, doomed, copied.length === 0 || copied.length === 1);
     for (const body of kept) {
       copied.push(woke.length === 0 ? body : { ...body, woke });
       woke = [];
     }
   }
-  const again = [...doomed]
-    .filter((visit) => visit.ended !== "skipped")
-    .map(({ instance, childRunId }) => ({
-      instance,
-      ...(childRunId === undefined ? {} : { child_run_id: childRunId }),
-    }));
-  return { events: copied, again };
+  return { events: copied };
+}
+
+/**
+ * A step that its own policy (GD-59) has tried again is asked again from the start of that policy: what went before
+ * the attempt that is left out is left out too. Adds those visits to `doomed`, and answers the keys of their retries.
+ */
+function dropAttempts(visits: readonly Visit[], doomed: Set<Visit>, events: readonly RunEvent[]): Set<string> {
+  const dropped = new Set<string>();
+  const ends = [...doomed];
+  for (const event of [...events].reverse()) {
+    if (event.type !== "phase" || event.name !== "retry_reserved") continue;
+    const attempts = readAttemptsKey(event.key);
+    if (attempts === undefined) continue;
+    const { instance, first, retry } = attempts;
+    const left = (visit: Visit): boolean => visit.instance === instance && visit.visit >= first;
+    // Backwards the last retry comes first: it names the last attempt, and by that the earlier ones are found too.
+    if (!ends.some((visit) => left(visit) && visit.visit <= first + retry)) continue;
+    dropped.add(event.key);
+    ends.push(...visits.filter((visit) => left(visit) && visit.visit < first + retry));
+  }
+  for (const visit of ends) doomed.add(visit);
+  return dropped;
 }
 
 function readVisits(events: readonly RunEvent[]): Visit[] {
@@ -83,7 +97,6 @@ function readVisits(events: readonly RunEvent[]): Visit[] {
     }
     const visit = "step_id" in event && event.step_id !== undefined ? current.get(event.step_id) : undefined;
     if (visit === undefined) continue;
-    if (event.type === "child_linked") visit.childRunId = event.child_run_id;
     const ended = { step_completed: "succeeded", step_failed: "failed", step_cancelled: "cancelled" } as const;
     if (event.type === "step_completed" || event.type === "step_failed" || event.type === "step_cancelled")
       Object.assign(visit, { ended: ended[event.type], endedAt: at });
@@ -103,6 +116,7 @@ function isDoomed(visit: Visit, all: readonly Visit[], events: readonly RunEvent
   const path = leafPaths(definition.plan).get(step) ?? "";
   return !events.some((event, at) => {
     if (at <= visit.endedAt || event.type !== "phase" || event.name !== "retry_reserved") return false;
+    if (readAttemptsKey(event.key)?.instance === visit.instance) return true;
     const retry = readRetryKey(event.key);
     return retry !== undefined && liesBelow(path, retry.path) && liesBelow(scope, retry.scope);
   });

@@ -3,6 +3,7 @@
  * that began below it: what it still asks is never answered.
  */
 import type { Json } from "../domain/json.ts";
+import { attemptsKey } from "../domain/plan/index.ts";
 import type { DefinitionRef, ProgramContext, StepSpec, WaitSpec } from "./program.ts";
 import type { ProgramHost } from "./program-host.ts";
 import { withRetries } from "./retrying-steps.ts";
@@ -37,7 +38,7 @@ export class BranchContext implements ProgramContext {
       this.#silent ? NEVER : this.#host.ask(this.#chain, instance, input, { kind: "step", spec });
     const policy = spec.kind === "tool" ? spec.retry : undefined;
     if (policy === undefined) return once();
-    const key = `attempts:${instance}#${this.#host.visits(instance) + 1}`;
+    const key = attemptsKey(instance, this.#host.visits(instance) + 1);
     const retry = (each: string, delayMs: number): Promise<void> => this.retry(each, delayMs);
     return withRetries({ policy, maxRetries: this.#host.maxRetries, key, once, retry });
   }

@@ -77,6 +77,30 @@ export const SCENARIOS: Readonly<Record<string, CrashOptions>> = {
     tools: [READ, CHARGE],
     run: { durability: "strict" },
   },
+  "a map of 4 that claims a resource and is tried again by its steps' own policy": {
+    definitions: [
+      {
+        budgets: { max_concurrency: 3 },
+        steps: [
+          tool("build", "Build", { resources: [{ resource: "farm" }] }),
+          tool("flaky", "Flaky", {
+            resources: [
+              { resource: { from: "item", name: "it" }, access: "read" },
+              { resource: "farm", access: "read" },
+            ],
+            retry: { max_attempts: 3, initial_backoff_ms: 500 },
+          }),
+        ],
+        plan: {
+          type: "map",
+          source: { from: "literal", value: ["a", "a", "b", "farm"] },
+          item: "it",
+          body: sequence("flaky", "build"),
+        },
+      },
+    ],
+    tools: [OBSERVED, FLAKY],
+  },
   "a map of 20 in a retry in a parallel beside a choice": {
     definitions: [
       {

@@ -2,6 +2,7 @@
  * From a document to a definition (RP-1): checks everything that can be known before a run, in the order of RP-1,
  * fills every default, and strips the header (R-31). All faults are collected; stages whose input is broken are left out.
  */
+import type { RetryPolicy } from "../backoff.ts";
 import { getOwn, type Json, JsonError, type JsonObject, MAX_JSON_DEPTH, normalizeJson } from "../json.ts";
 import { checkSchema, didYouMean, type Path } from "../schema/index.ts";
 import { type Bindings, checkBindings } from "./bindings.ts";
@@ -241,6 +242,7 @@ function readStep(value: Json, path: Path, env: CompileEnv, report: Report): Ste
     report.error(path, "wait", "Cannot use this wait: it needs exactly one of for_ms and until; give one");
   }
   if (step.type === "approval" || step.type === "input") checkWarning(step, path, report);
+  if (step.type === "tool" && step.retry !== undefined) checkBackoff(step.retry, path, report);
   if (step.type === "agent" && secretHandles(step.prompt ?? null).length > 0) {
     report.warn(
       [...path, "prompt"],
@@ -269,6 +271,17 @@ function checkWarning(step: Extract<Step, { type: "approval" | "input" }>, path:
     [...path, "warn_ms"],
     "range",
     "Cannot use this warn_ms: it must be less than deadline_ms, which must be given too; correct it",
+  );
+}
+
+/** A first wait that its own cap would cut short was not meant so. */
+function checkBackoff(retry: RetryPolicy, path: Path, report: Report): void {
+  const { initial_backoff_ms, maximum_backoff_ms } = retry;
+  if (!(initial_backoff_ms > maximum_backoff_ms)) return;
+  report.error(
+    [...path, "retry", "initial_backoff_ms"],
+    "range",
+    `Cannot use this initial_backoff_ms: it is above maximum_backoff_ms, ${maximum_backoff_ms}; lower it or raise maximum_backoff_ms`,
   );
 }
 

@@ -1,4 +1,5 @@
 /** Shapes of a plan definition (RP §2 with the lifts of ). Defaults are filled by the compiler. */
+import type { RetryPolicy } from "../backoff.ts";
 import type { Json, JsonObject } from "../json.ts";
 import type { Budgets } from "../run.ts";
 
@@ -13,12 +14,22 @@ interface StepBase {
   readonly output_schema?: Schema;
 }
 
+/** A resource of the workspace that a step needs while it is at work: readers share it, a writer excludes (GD-53). */
+export interface Claim {
+  /** Its name, or a reference to it. */
+  readonly resource: Json;
+  readonly access: "read" | "write";
+}
+
 export interface ToolStep extends StepBase {
   readonly type: "tool";
   readonly tool: string;
   readonly args: Json;
   readonly capabilities: readonly string[];
   readonly timeout_ms?: number;
+  readonly resources?: readonly Claim[];
+  /** Failed attempts that are made again by themselves (GD-59). */
+  readonly retry?: RetryPolicy;
 }
 
 export interface AgentStep extends StepBase {

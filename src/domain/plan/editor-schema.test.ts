@@ -35,6 +35,8 @@ const PLAN = {
       args: { pattern: "**/*.ts", path: { from: "args", pointer: "/dir" } },
       capabilities: ["read"],
       timeout_ms: 5,
+      resources: [{ resource: "index", access: "read" }, { resource: { from: "args", pointer: "/dir" } }],
+      retry: { max_attempts: 3, eligible_failures: ["owner_reported_retryable"], backoff_multiplier: 3 },
     },
     {
       id: "each",
@@ -117,6 +119,18 @@ describe("the editor schema", () => {
     expect(validate(change({ id: " " }))).toBe(false);
     expect(validate(change({ steps: [] }))).toBe(false);
     expect(validate(change({ budgets: { max_steps: 0 } }))).toBe(false);
+    const step = (more: JsonObject): boolean =>
+      validate(change({ steps: [{ id: "a", type: "tool", tool: "Read", ...more }] })) as boolean;
+    expect(step({ retry: { max_attempts: 1 } })).toBe(true);
+    for (const retry of [
+      {},
+      { max_attempts: 0 },
+      { max_attempts: 1, eligible_failures: [] },
+      { max_attempts: 1, backoff_multiplier: 101 },
+    ])
+      expect(step({ retry })).toBe(false);
+    for (const resource of [" ", 7, "x".repeat(513), { from: "no" }])
+      expect(step({ resources: [{ resource }] })).toBe(false);
   });
 
   test("describes every key", () => {

@@ -12,6 +12,7 @@ import { KEYWORDS, TYPE_NAMES } from "../schema/index.ts";
 import {
   type Field,
   type FieldType,
+  PLAN_LIMITS,
   PLAN_SHAPES,
   REFERENCE_SHAPES,
   ROOT_SHAPE,
@@ -85,6 +86,10 @@ function fieldSchema(type: FieldType): JsonObject {
       return { type: "string", enum: type.values };
     case "texts":
       return { type: "array", items: { type: "string", pattern: "\\S" } };
+    case "some_of":
+      return { type: "array", minItems: 1, uniqueItems: true, items: { type: "string", enum: type.values } };
+    case "resource":
+      return { anyOf: [{ type: "string", pattern: "\\S", maxLength: PLAN_LIMITS.resource_bytes }, ref("reference")] };
     case "pointer":
       return { type: "string", pattern: "^(/([^~]|~[01])*)?$" };
     case "literal":
@@ -101,6 +106,8 @@ function fieldSchema(type: FieldType): JsonObject {
       return { type: "array", minItems: 1, items: ref("step") };
     case "object":
       return objectOf(type.shape);
+    case "objects":
+      return { type: "array", maxItems: type.most, items: objectOf(type.shape) };
     default:
       return ref(type.is);
   }

@@ -26,11 +26,22 @@ export {
   rootDefinition,
   validateBundle,
 } from "./bundle.ts";
+export { type NamedClaim, resolveClaims } from "./claims.ts";
 export { type Compiled, type CompileEnv, compilePlan, isPreflightProblem } from "./compile.ts";
 export { type CredentialFinding, findCredential, isCredentialKey, type ScreenedPlace } from "./credentials.ts";
 export * from "./definition.ts";
 export { planEditorSchema } from "./editor-schema.ts";
-export { childPath, leafPaths, liesBelow, placeKey, ROOT_PATH, readRetryKey, splitInstance } from "./places.ts";
+export {
+  attemptsKey,
+  childPath,
+  leafPaths,
+  liesBelow,
+  placeKey,
+  ROOT_PATH,
+  readAttemptsKey,
+  readRetryKey,
+  splitInstance,
+} from "./places.ts";
 export { momentMs } from "./read.ts";
 export { stepTemplates, templateReferences } from "./references.ts";
 export { containsSecret, declaredSecrets, secretHandles, substituteSecrets } from "./secrets.ts";

@@ -45,6 +45,21 @@ export function readRetryKey(key: string): { readonly path: string; readonly sco
   return match === null ? undefined : { path: match[1] as string, scope: match[2] as string };
 }
 
+/** The attempts that a step's own policy makes, from the visit of its first one (GD-59): `attempts:each@root[2]#1`. */
+export function attemptsKey(instance: string, visit: number): string {
+  return `attempts:${instance}#${visit}`;
+}
+
+/** Of a `retry_reserved` key of such attempts: the step instance, the visit of the first one, and which retry it is. */
+export function readAttemptsKey(
+  key: string,
+): { readonly instance: string; readonly first: number; readonly retry: number } | undefined {
+  const match = /^attempts:(.*)#(\d+)\.(\d+)$/s.exec(key);
+  return match === null
+    ? undefined
+    : { instance: match[1] as string, first: Number(match[2]), retry: Number(match[3]) };
+}
+
 /** Step id and scope of an instance id (RP §1). */
 export function splitInstance(instance: string): { readonly step: string; readonly scope: string } {
   const at = instance.lastIndexOf("@root");

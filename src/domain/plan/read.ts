@@ -112,6 +112,10 @@ function readField(value: Json, key: string, type: FieldType, path: Path, report
     case "texts":
       if (!Array.isArray(value)) return wrong("a list of words");
       return value.map((item: Json, index) => readName(item, key, [...path, index], report) ?? "");
+    case "some_of":
+      return readSome(value, key, type.values, path, report);
+    case "resource":
+      return readResource(value, path, report, wrong);
     case "schema":
     case "input_schema": {
       const problems = type.is === "schema" ? checkSchema(value, path) : checkInputSchema(value, path);
@@ -147,7 +151,48 @@ function readField(value: Json, key: string, type: FieldType, path: Path, report
       return value;
     case "object":
       return readShape(value, type.what, type.shape, path, report);
+    case "objects":
+      if (!Array.isArray(value)) return wrong("a list of objects");
+      if (value.length > type.most) return wrong(`a list of at most ${type.most} objects`, "range");
+      return value.map((item: Json, i) => readShape(item, type.what, type.shape, [...path, i], report) ?? null);
   }
+}
+
+/** At least one of the values, none twice. */
+function readSome(
+  value: Json,
+  key: string,
+  values: readonly string[],
+  path: Path,
+  report: Report,
+): readonly Json[] | undefined {
+  const wrong = (at: Path, code: string, must: string, more: { hint?: string } = {}) =>
+    report.error(at, code, `Cannot use this "${key}": it must ${must}; correct it`, more);
+  if (!Array.isArray(value) || value.length === 0)
+    return wrong(path, "type", `be a list of at least one of ${values.join(", ")}`);
+  for (const [i, item] of (value as readonly Json[]).entries()) {
+    if (!values.some((known) => known === item))
+      wrong([...path, i], "range", `name only ${values.join(", ")}`, didYouMean(String(item), values));
+    else if (value.indexOf(item) < i) wrong([...path, i], "duplicate", `name "${String(item)}" once`);
+  }
+  return value;
+}
+
+/** What a resource's name must be, where this is none; `undefined` when it may be claimed (GD-53). */
+export function resourceFault(value: Json): string | undefined {
+  const bytes = typeof value === "string" && value.trim() !== "" ? new TextEncoder().encode(value).length : 0;
+  if (bytes > 0 && bytes <= PLAN_LIMITS.resource_bytes) return undefined;
+  return `text of 1 to ${PLAN_LIMITS.resource_bytes} bytes that is not blank`;
+}
+
+/** The name of a resource, or a reference that can lead to one. */
+function readResource(value: Json, path: Path, report: Report, wrong: (must: string) => undefined): Json | undefined {
+  const read = isFrom(value) ? readReference(value, path, report) : undefined;
+  if (isFrom(value) && read === undefined) return undefined;
+  const leads = read !== undefined && read.from !== "literal" && read.from !== "object";
+  const fault = leads ? undefined : resourceFault(read?.from === "literal" ? read.value : value);
+  if (fault !== undefined) return wrong(`${fault}, or a reference to such a text`);
+  return read === undefined ? value : (read as Json);
 }
 
 function readName(value: Json, key: string, path: Path, report: Report): string | undefined {

@@ -36,7 +36,12 @@ function collectMembers(members: JsonObject, path: Path, out: PlacedReference[])
 /** The templates of a step, by key. */
 export function stepTemplates(step: Step): [key: string, template: Json][] {
   switch (step.type) {
-    case "tool":
+    case "tool": {
+      // Of a claim only the name is a template; nothing else in it can be taken for one.
+      const claims: [string, Json][] =
+        step.resources === undefined ? [] : [["resources", step.resources as unknown as Json]];
+      return [["args", step.args], ...claims];
+    }
     case "workflow":
       return [["args", step.args]];
     case "agent":

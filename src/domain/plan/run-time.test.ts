@@ -233,6 +233,18 @@ describe("walks", () => {
     expect(map({ from: "literal", value: [1, 2, 3] })).toEqual({ steps: 3, agents: 9, retries: 0 });
     expect(map({ from: "args", pointer: "/l" }, { maxItems: 5 })).toEqual({ steps: 5, agents: 15, retries: 0 });
     expect(map({ from: "args", pointer: "/l" })).toEqual({ steps: 500, agents: 100, retries: 0 });
+    // A step's own retries count as those of a retry node, and inside one they multiply.
+    const policy = { ...tool("a"), retry: { max_attempts: 5 } };
+    const bounds = (plan: Json, max_retries = 8) =>
+      worstCase(bundle(compiled({ budgets: { ...budgets, max_retries }, steps: [policy], plan })));
+    const leaf = { type: "step", step: "a" };
+    expect(bounds(leaf)).toEqual({ steps: 5, agents: 0, retries: 4 });
+    expect(bounds(leaf, 2)).toEqual({ steps: 3, agents: 0, retries: 2 });
+    expect(bounds({ type: "retry", max_attempts: 2, node: leaf }, 100)).toEqual({ steps: 10, agents: 0, retries: 9 });
+    const each = { type: "map", item: "i", source: { from: "literal", value: [1, 2, 3] }, body: leaf };
+    expect(bounds(each, 100)).toEqual({ steps: 15, agents: 0, retries: 12 });
+    // RP-34: a map is admitted by the leaves of one pass; retries come out of what is left.
+    expect(leafBound(each as unknown as Plan)).toBe(1);
     const child = compiled({
       id: "child",
       steps: [tool("x"), tool("y")],

@@ -2,6 +2,7 @@
  * The closed key sets of a plan document (RP §2, R-28, R-31, R-32), once: the compiler reads documents by these
  * tables and `holdfast schema plan` is made from them, so that the two cannot drift.
  */
+import { RETRY_BOUNDS, RETRY_KINDS } from "../backoff.ts";
 import type { Json } from "../json.ts";
 import { DEFAULT_BUDGETS } from "../run.ts";
 import { DEFAULT_INVOCATION_POLICY } from "./definition.ts";
@@ -14,13 +15,17 @@ export type FieldType =
   | { readonly is: "boolean" }
   | { readonly is: "one_of"; readonly values: readonly string[] }
   | { readonly is: "texts" }
+  /** At least one of the values, none of them twice. */
+  | { readonly is: "some_of"; readonly values: readonly string[] }
+  | { readonly is: "resource" }
   | { readonly is: "schema" | "input_schema" }
   | { readonly is: "template" | "literal" | "fields" }
   | { readonly is: "pointer" }
   | { readonly is: "reference" | "condition" | "predicate" }
   | { readonly is: "duration" | "moment" }
   | { readonly is: "plan" | "plans" | "steps" }
-  | { readonly is: "object"; readonly what: string; readonly shape: Shape };
+  | { readonly is: "object"; readonly what: string; readonly shape: Shape }
+  | { readonly is: "objects"; readonly what: string; readonly shape: Shape; readonly most: number };
 
 export interface Field {
   readonly type: FieldType;
@@ -31,6 +36,18 @@ export interface Field {
 }
 
 export type Shape = { readonly [key: string]: Field };
+
+export const PLAN_LIMITS = {
+  /** Characters of an id or a name. */
+  name: 256,
+  /** JSON values of one definition. */
+  nodes: 1_000_000,
+  /** Steps of one definition. */
+  steps: 100_000,
+  /** Claims of one step, and UTF-8 bytes of a resource's name (GD-53). */
+  claims: 64,
+  resource_bytes: 512,
+} as const;
 
 const TEXT = { is: "text" } as const;
 const POINTER: Field = {
@@ -157,6 +174,51 @@ const ARGS: Field = {
   fill: null,
   description: "Arguments; references in it are replaced by values.",
 };
+export const CLAIM_SHAPE: Shape = {
+  resource: {
+    type: { is: "resource" },
+    required: true,
+    description: "Name of the resource, shared by all runs of the workspace, or a reference to it.",
+  },
+  access: {
+    type: { is: "one_of", values: ["read", "write"] },
+    fill: "write",
+    description: "`write` excludes all others, `read` only those that write.",
+  },
+};
+export const RETRY_SHAPE: Shape = {
+  version: { type: between(RETRY_BOUNDS.version), fill: 1, description: "Version of this policy: 1." },
+  max_attempts: {
+    type: between(RETRY_BOUNDS.max_attempts),
+    required: true,
+    description: "How often at most, the first try included.",
+  },
+  eligible_failures: {
+    type: { is: "some_of", values: RETRY_KINDS },
+    fill: RETRY_KINDS,
+    description: "Which failures are tried again; both kinds unless given.",
+  },
+  initial_backoff_ms: {
+    type: between(RETRY_BOUNDS.initial_backoff_ms),
+    fill: 1_000,
+    description: "Wait before the second try, in milliseconds.",
+  },
+  backoff_multiplier: {
+    type: between(RETRY_BOUNDS.backoff_multiplier),
+    fill: 2,
+    description: "By how much each further wait is longer than the one before.",
+  },
+  maximum_backoff_ms: {
+    type: between(RETRY_BOUNDS.maximum_backoff_ms),
+    fill: 60_000,
+    description: "The longest wait, in milliseconds; not less than `initial_backoff_ms`.",
+  },
+};
+
+function between([min, max]: readonly [number, number]): FieldType {
+  return { is: "integer", min, max };
+}
+
 const WAIT_FOR_PERSON: Shape = {
   details: { type: { is: "template" }, description: "What the person needs to see; may hold references." },
   deadline_ms: {
@@ -179,6 +241,14 @@ export const STEP_SHAPES = {
     args: ARGS,
     capabilities: CAPABILITIES,
     timeout_ms: TIMEOUT,
+    resources: {
+      type: { is: "objects", what: "a claim", shape: CLAIM_SHAPE, most: PLAN_LIMITS.claims },
+      description: "What it needs of the workspace while it is at work; it waits until nobody else holds it.",
+    },
+    retry: {
+      type: { is: "object", what: "a retry policy", shape: RETRY_SHAPE },
+      description: "How the step is tried again by itself, with growing waits.",
+    },
     output_schema: OUTPUT_SCHEMA,
   },
   agent: {
@@ -291,12 +361,3 @@ export const TEST_SHAPE: Shape = {
 /** Ids that get a typed tool (R-31); others are legal, with a warning. */
 export const TYPED_ID = /^[a-z][a-z0-9]*([_-][a-z0-9]+)*$/;
 export const TYPED_ID_LENGTH = 54;
-
-export const PLAN_LIMITS = {
-  /** Characters of an id or a name. */
-  name: 256,
-  /** JSON values of one definition. */
-  nodes: 1_000_000,
-  /** Steps of one definition. */
-  steps: 100_000,
-} as const;

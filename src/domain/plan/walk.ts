@@ -101,14 +101,15 @@ function worstOf(definition: Definition, bundle: Bundle, known: Map<Definition, 
   // A nesting cycle is refused elsewhere; here it must only not hang.
   known.set(definition, NOTHING);
   const steps = new Map(definition.steps.map((step) => [step.id, step]));
+  const { max_retries } = definition.budgets;
   const visit = (plan: Plan): WorstCase => {
-    if (plan.type === "step") return worstStep(steps.get(plan.step), bundle, known);
+    if (plan.type === "step") return worstStep(steps.get(plan.step), max_retries, bundle, known);
     const parts = childNodes(plan).map(visit);
     if (plan.type === "choice") return parts.reduce(larger, NOTHING);
     const sum = parts.reduce(plus, NOTHING);
     if (plan.type === "map") return times(sum, mapSize(definition, steps, plan.source));
     if (plan.type !== "retry") return sum;
-    const attempts = Math.min(plan.max_attempts, definition.budgets.max_retries + 1);
+    const attempts = Math.min(plan.max_attempts, max_retries + 1);
     return plus(times(sum, attempts), { ...NOTHING, retries: attempts - 1 });
   };
   const worst = visit(definition.plan);
@@ -116,8 +117,17 @@ function worstOf(definition: Definition, bundle: Bundle, known: Map<Definition, 
   return worst;
 }
 
-function worstStep(step: Step | undefined, bundle: Bundle, known: Map<Definition, WorstCase>): WorstCase {
+function worstStep(
+  step: Step | undefined,
+  maxRetries: number,
+  bundle: Bundle,
+  known: Map<Definition, WorstCase>,
+): WorstCase {
   if (step?.type === "agent") return { steps: 1, agents: step.structured_output_attempts, retries: 0 };
+  if (step?.type === "tool" && step.retry !== undefined) {
+    const attempts = Math.min(step.retry.max_attempts, maxRetries + 1);
+    return { steps: attempts, agents: 0, retries: attempts - 1 };
+  }
   const one = { steps: 1, agents: 0, retries: 0 };
   if (step?.type !== "workflow") return one;
   const nested = bundle.definitions[`${step.workflow_id}@${step.revision}`];

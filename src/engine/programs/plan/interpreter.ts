@@ -10,10 +10,12 @@ import {
   leafBound,
   leaves,
   momentMs,
+  type NamedClaim,
   type Plan,
   placeKey,
   type Resolved,
   ROOT_PATH,
+  resolveClaims,
   resolveCondition,
   resolveReference,
   resolveTemplate,
@@ -133,7 +135,8 @@ class PlanRun {
     switch (step.type) {
       case "tool": {
         const input = resolve(step.args);
-        return () => ctx.step(instance, toolSpec(step), input);
+        const claims = step.resources === undefined ? undefined : valueOrThrow(resolveClaims(step.resources, view));
+        return () => ctx.step(instance, toolSpec(step, claims), input);
       }
       case "agent": {
         const input = resolve(step.prompt);
@@ -330,10 +333,15 @@ function applyPolicy(step: Step, error: unknown): Json {
     case "fail_fast":
       throw error;
     case "continue_with_error":
-      return { error: { ...error.failure } };
+      return { error: errorValue(error.failure) };
     case "skip_dependents":
       throw new StepFailure(failure("dependency_skipped", `the step "${step.id}" failed: ${error.failure.message}`));
   }
+}
+
+/** The three members that a plan may read (RP-37), whatever else the engine notes of a failure. */
+function errorValue({ code, message, retryable }: Failure): Json {
+  return { code, message, retryable };
 }
 
 function prefixed(error: unknown, prefix: string): unknown {
@@ -355,13 +363,15 @@ function mapFailure(failures: readonly { readonly index: number; readonly failur
   };
 }
 
-function toolSpec(step: ToolStep): StepSpec {
+function toolSpec(step: ToolStep, resources: readonly NamedClaim[] | undefined): StepSpec {
   return {
     kind: "tool",
     tool: step.tool,
     capabilities: step.capabilities,
     ...(step.output_schema === undefined ? {} : { output_schema: step.output_schema }),
     ...(step.timeout_ms === undefined ? {} : { timeout_ms: step.timeout_ms }),
+    ...(resources === undefined ? {} : { resources }),
+    ...(step.retry === undefined ? {} : { retry: step.retry }),
   };
 }
 

@@ -62,6 +62,7 @@ export type { Json, JsonObject } from "./domain/json.ts";
 export type { Diagnostic } from "./domain/plan/index.ts";
 export type { Budgets, Decision, Failure, RunStatus, SideEffect, StepStatus, Usage, Wait } from "./domain/run.ts";
 export type * from "./ports/index.ts";
+export type { CancelQuery, LookupQuery, ObserveQuery, PlanQuery } from "./tools/index.ts";
 export { defineTool, type Tool, type ToolContext, ToolError, type ToolOptions } from "./tools/index.ts";
 export type { McpServerConfig } from "./tools/mcp/index.ts";
 export { configEditorSchema, configFiles, findWorkspace, openTrust, openWorkspaceFolder, planEditorSchema };

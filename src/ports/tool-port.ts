@@ -103,8 +103,14 @@ export interface ToolPort {
   lookup(tool: string, query: { dispatch_id: string; input: Json; signal: AbortSignal }): Promise<OwnerAnswer>;
   /** Asks the owner by receipt; only for tools that `can_observe`. */
   observe(tool: string, query: { dispatch_id: string; receipt: Json; signal: AbortSignal }): Promise<OwnerAnswer>;
-  /** Plans a dispatch without any side effect; only for tools that `can_handoff`. Secrets are still handles. */
-  plan?(tool: string, query: { dispatch_id: string; input: Json; signal: AbortSignal }): Promise<OwnerPlan>;
+  /**
+   * Plans a dispatch without any side effect; only for tools that `can_handoff`. Secrets are still handles. What it
+   * refuses, or throws, fails the step with nothing accepted.
+   */
+  plan?(
+    tool: string,
+    query: { dispatch_id: string; input: Json; signal: AbortSignal },
+  ): Promise<OwnerPlan | Extract<ToolOutcome, { type: "failed" }>>;
   /** Tells the owner of a dispatch that nobody here is in a call with to stop; repeating it changes nothing (GD-39). */
   cancel?(tool: string, query: { dispatch_id: string; receipt?: Json }): Promise<void>;
   close?(): Promise<void>;

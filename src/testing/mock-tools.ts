@@ -108,6 +108,14 @@ export function mockToolPort(tools: readonly WorldTool[], world: ToolSurrounding
       asked("observe", tool, query.dispatch_id, async () =>
         mocks.has(tool) ? ownerAnswer(world.effects, query.dispatch_id) : real.observe(tool, query),
       ),
+    // Only real ones plan and are told to stop.
+    async plan(tool, query) {
+      if (!world.alive()) return NEVER;
+      const release = world.hold();
+      const plan = (await real.plan?.(tool, query).finally(release)) ?? { type: "ready", intent: null };
+      return world.alive() ? plan : NEVER;
+    },
+    cancel: async (tool, query) => (world.alive() ? real.cancel?.(tool, query) : NEVER),
   };
 }
 

@@ -64,6 +64,8 @@ function keyOf(step: string): string {
 async function send(owner: TestedOwner, port: ToolPort, step: string, more: Partial<ToolCall> = {}): Promise<Sent> {
   const receipts: Json[] = [];
   const dispatch_id = keyOf(step);
+  const signal = new AbortController().signal;
+  const planned = await port.plan?.(owner.tool.name, { dispatch_id, input: owner.input, signal });
   const call: ToolCall = {
     tool: owner.tool.name,
     input: owner.input,
@@ -75,8 +77,9 @@ async function send(owner: TestedOwner, port: ToolPort, step: string, more: Part
     redispatch: 0,
     workspace: "/workspace",
     posture: "ask",
-    signal: new AbortController().signal,
+    signal,
     receipt: async (receipt) => void receipts.push(receipt),
+    ...(owner.tool.plan !== undefined && planned?.type === "ready" ? { intent: planned.intent } : {}),
     ...more,
   };
   const outcome = await port.call(call).catch(() => "threw" as const);

@@ -141,6 +141,10 @@ describe("defineTool refuses", () => {
     ["a capability that is no text", { ...good, capabilities: [1] }, /the capability 1/],
     ["no run", { ...good, run: undefined }, /run is not a function/],
     ["a lookup that is no function", { ...good, lookup: true }, /lookup is not a function/],
+    ["a plan that is no function", { ...good, plan: { type: "ready" } }, /plan is not a function; give one/],
+    ["a cancel that is no function", { ...good, cancel: null }, /cancel is not a function; give one/],
+    ["a misspelt plan", { ...good, plann: () => 1 }, /"plann" is not an option; did you mean "plan"/],
+    ["a misspelt cancel", { ...good, cancle: () => 1 }, /"cancle" is not an option; did you mean "cancel"/],
   ];
   test.each(wrong)("%s", (_, options, message) => {
     expect(() => defineTool(options as typeof good)).toThrow(message);
@@ -154,6 +158,46 @@ describe("defineTool refuses", () => {
     expect(tool).toMatchObject({ sideEffect: "mutating", capabilities: ["write"] });
     expect(defineTool({ ...good, sideEffect: "read_only" }).capabilities).toEqual(["read"]);
     expect(defineTool({ ...good, capabilities: ["network", "network"] }).capabilities).toEqual(["network"]);
+  });
+});
+
+describe("plan and cancel", () => {
+  const query = { dispatch_id: "d", signal: new AbortController().signal };
+
+  test("plan is asked with an input that fits, cancel by id and receipt; both keep their `this`", async () => {
+    const told: unknown[] = [];
+    const options = {
+      name: "deploy",
+      description: "Deploys.",
+      input: z.object({ version: z.string() }),
+      queue: "main",
+      run: (_: object, { intent }: { readonly intent?: Json }) => intent ?? "none",
+    };
+    const { queue, ...rest } = options;
+    const tool = defineTool({
+      ...rest,
+      plan({ input, dispatch_id }) {
+        expectTypeOf(input).toEqualTypeOf<{ version: string }>();
+        return { type: "ready", intent: { queue, version: input.version, dispatch_id, by: this.name } };
+      },
+      cancel(query) {
+        told.push([this.name, query]);
+      },
+    });
+    expect(await tool.plan?.({ ...query, input: { version: "1" } })).toEqual({
+      type: "ready",
+      intent: { queue: "main", version: "1", dispatch_id: "d", by: "deploy" },
+    });
+    await expect(tool.plan?.({ ...query, input: { version: 1 } })).rejects.toMatchObject({
+      kind: "bad_arguments",
+      message: expect.stringContaining("$.version"),
+    });
+    // A secret is still its handle, which the schema of its value need not take.
+    const { plan } = defineTool({ ...rest, plan: ({ input }) => ({ type: "ready", intent: input as Json }) });
+    expect(await plan?.({ ...query, input: { version: { $secret: "v" } } })).toMatchObject({ type: "ready" });
+    await tool.cancel?.({ dispatch_id: "d", receipt: 7 });
+    expect(told).toEqual([["deploy", { dispatch_id: "d", receipt: 7 }]]);
+    expect(await tool.run({ version: "1" }, toolContext({ intent: ["planned"] }))).toEqual(["planned"]);
   });
 });
 

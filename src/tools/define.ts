@@ -5,8 +5,9 @@
 import { HoldfastError } from "../domain/errors.ts";
 import { type Json, JsonError, type JsonObject, normalizeJson } from "../domain/json.ts";
 import { nearest } from "../domain/nearest.ts";
+import { secretHandles } from "../domain/plan/index.ts";
 import type { SideEffect } from "../domain/run.ts";
-import type { OwnerAnswer, Posture } from "../ports/index.ts";
+import type { OwnerAnswer, OwnerPlan, Posture } from "../ports/index.ts";
 import { compileJsonSchema } from "./json-schema.ts";
 import {
   type Checked,
@@ -36,6 +37,8 @@ export interface ToolContext {
   readonly posture: Posture;
   /** Stores proof that the other side accepted the work; durable when it resolves. `observe` gets it back. */
   readonly receipt: (receipt: Json) => Promise<void>;
+  /** What `plan` made of this dispatch: the same however often it is sent. Absent for a tool without `plan`. */
+  readonly intent?: Json;
 }
 
 export interface LookupQuery<Raw> {
@@ -44,10 +47,19 @@ export interface LookupQuery<Raw> {
   readonly signal: AbortSignal;
 }
 
+/** As for a lookup; a secret in `input` is still its handle, `{"$secret": "name"}`. */
+export type PlanQuery<Raw> = LookupQuery<Raw>;
+
 export interface ObserveQuery {
   readonly dispatch_id: string;
   readonly receipt: Json;
   readonly signal: AbortSignal;
+}
+
+export interface CancelQuery {
+  readonly dispatch_id: string;
+  /** Absent when none was given before its caller was gone. */
+  readonly receipt?: Json;
 }
 
 type OutputRaw<O> = O extends SchemaLike ? RawOf<O> : unknown;
@@ -73,6 +85,18 @@ export interface ToolOptions<I extends SchemaLike, O extends SchemaLike | undefi
   lookup?(query: LookupQuery<RawOf<I>>): OwnerAnswer | Promise<OwnerAnswer>;
   /** What became of the work with this receipt? */
   observe?(query: ObserveQuery): OwnerAnswer | Promise<OwnerAnswer>;
+  /**
+   * What will be done, decided without any side effect before anything is written (GD-13). `{type: "ready", intent}`
+   * is stored with the attempt and handed to `run` as `context.intent`; `{type: "busy", waits_for?, free?}` leaves the
+   * step queued, and it is asked again when `free` resolves or after a while. Throw `ToolError` to refuse; whatever
+   * else it throws is a failure that may pass, since nothing was accepted.
+   */
+  plan?(query: PlanQuery<RawOf<I>>): OwnerPlan | Promise<OwnerPlan>;
+  /**
+   * Stop this work: nobody here is in a call with it, it is only observed or looked up. It must bear to be repeated,
+   * and to be asked of work that has ended; what became of it is still for `observe` or `lookup` to say (GD-39, GD-40).
+   */
+  cancel?(query: CancelQuery): void | Promise<void>;
 }
 
 /** A tool of any types, as the registry keeps it. */
@@ -90,6 +114,9 @@ export interface AnyTool {
   run(input: unknown, context: ToolContext): Promise<unknown>;
   lookup?(query: LookupQuery<unknown>): Promise<OwnerAnswer>;
   observe?(query: ObserveQuery): Promise<OwnerAnswer>;
+  /** @throws ToolError `bad_arguments` for an input that `run` would refuse; else what the tool threw */
+  plan?(query: PlanQuery<unknown>): Promise<OwnerPlan>;
+  cancel?(query: CancelQuery): Promise<void>;
 }
 
 export interface Tool<I extends SchemaLike = SchemaLike, O extends SchemaLike | undefined = undefined> extends AnyTool {
@@ -111,7 +138,10 @@ const KEYS: readonly (keyof ToolOptions<SchemaLike, undefined>)[] = [
   "run",
   "lookup",
   "observe",
+  "plan",
+  "cancel",
 ];
+const FUNCTIONS = ["run", "lookup", "observe", "plan", "cancel"] as const;
 const MAX_DESCRIPTION = 16_384;
 const MAX_CAPABILITIES = 32;
 
@@ -141,14 +171,20 @@ export function defineTool<const I extends SchemaLike, const O extends SchemaLik
     sideEffect,
     capabilities: [...new Set(options.capabilities ?? [sideEffect === "read_only" ? "read" : "write"])].sort(),
     async run(raw, context) {
-      const parsed = await input.check(raw);
-      if (!parsed.ok) throw new ToolError(refusal(name, "input", parsed.issues), { kind: "bad_arguments" });
-      return readOutput(name, output, await options.run(parsed.value as ParsedOf<I>, context));
+      const parsed = (await readInput(name, input, raw)) as ParsedOf<I>;
+      return readOutput(name, output, await options.run(parsed, context));
     },
   };
-  const { lookup, observe } = options;
+  const { lookup, observe, plan, cancel } = options;
   if (lookup !== undefined) tool.lookup = async (query) => lookup.call(options, query as LookupQuery<RawOf<I>>);
   if (observe !== undefined) tool.observe = async (query) => observe.call(options, query);
+  if (plan !== undefined)
+    tool.plan = async (query) => {
+      // With a secret still a handle only `run` can tell whether the input fits.
+      if (secretHandles(query.input as Json).length === 0) await readInput(name, input, query.input);
+      return plan.call(options, query as PlanQuery<RawOf<I>>);
+    };
+  if (cancel !== undefined) tool.cancel = async (query) => cancel.call(options, query);
   Object.defineProperty(tool, BRAND, { value: true });
   return Object.freeze(tool) as Tool<I, O>;
 }
@@ -184,6 +220,12 @@ function normalOf(value: unknown): Checked<Json> {
   }
 }
 
+async function readInput(name: string, input: Checker, raw: unknown): Promise<unknown> {
+  const parsed = await input.check(raw);
+  if (!parsed.ok) throw new ToolError(refusal(name, "input", parsed.issues), { kind: "bad_arguments" });
+  return parsed.value;
+}
+
 /** A tool that returns nothing answers `null`; an `undefined` inside a value is refused with its path (C22). */
 async function readOutput(name: string, output: Checker | undefined, raw: unknown): Promise<Json> {
   const value = raw === undefined ? null : raw;
@@ -216,7 +258,7 @@ function checkOptions(options: object): void {
     refuse(name, "a name is a letter, then letters, digits, _ or -, at most 64 characters; choose another");
   if (RESERVED.test(name)) refuse(name, "the name is Holdfast's own; choose another");
   checkTexts(name, given);
-  for (const key of ["run", "lookup", "observe"] as const) {
+  for (const key of FUNCTIONS) {
     if (key !== "run" && given[key] === undefined) continue;
     if (typeof given[key] !== "function") refuse(name, `${key} is not a function; give one`);
   }

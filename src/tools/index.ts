@@ -1,10 +1,12 @@
 /** What does the work of tool steps: file tools, tools in code, and who may use them (DESIGN §6, §11, §12). */
 export {
   type AnyTool,
+  type CancelQuery,
   defineTool,
   isTool,
   type LookupQuery,
   type ObserveQuery,
+  type PlanQuery,
   type Tool,
   type ToolContext,
   type ToolOptions,

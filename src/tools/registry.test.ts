@@ -10,6 +10,7 @@ const any = z.looseObject({});
 const group = (...tools: AnyTool[]): ToolGroup => ({ source: "config", origin: "holdfast.config.ts", tools });
 const tool = (name: string, run: (ctx: ToolContext) => unknown, sideEffect?: "read_only") =>
   defineTool({ name, description: "T.", input: any, ...(sideEffect && { sideEffect }), run: (_, ctx) => run(ctx) });
+const base = { name: "t", description: "T.", input: any, run: () => 1 };
 const callOf = (made: AnyTool) => createToolRegistry([group(made)]).call(toolCall(made.name, {}));
 
 describe("registry", () => {
@@ -24,6 +25,7 @@ describe("registry", () => {
       "Grep",
       "deploy",
     ]);
+    expect(registry.list().some((item) => item.can_handoff === true)).toBe(false);
     expect(registry.describe("read_file")?.input_schema).toEqual(registry.describe("Read")?.input_schema);
     expect(registry.describe("READ")).toBeUndefined();
     expect(registry.describe("deploy")).toMatchObject({
@@ -136,6 +138,81 @@ describe("call", () => {
   });
 });
 
+describe("plan and cancel", () => {
+  const query = { dispatch_id: "d", input: {}, signal: new AbortController().signal };
+  const planned = (plan: () => unknown, sideEffect?: "read_only") => {
+    const made = defineTool({
+      ...{ name: "t", description: "T.", input: any, run: (_: object, ctx: ToolContext) => ctx.intent },
+      ...(sideEffect && { sideEffect }),
+      plan: plan as () => never,
+    });
+    return createToolRegistry([group(made)], { maxOutputBytes: 100 });
+  };
+  const ask = (plan: () => unknown) => planned(plan).plan?.("t", query);
+
+  test("GD-13 a tool that plans is handed over to, with its intent in normal form", async () => {
+    const registry = planned(() => ({ type: "ready", intent: { b: -0, a: [1] } }));
+    expect(registry.describe("t")).toMatchObject({ can_handoff: true });
+    expect(await registry.plan?.("t", query)).toEqual({ type: "ready", intent: { a: [1], b: 0 } });
+    expect(await registry.call({ ...toolCall("t", {}), intent: { a: 1 } })).toMatchObject({ output: { a: 1 } });
+    expect(await ask(() => ({ type: "ready" }))).toEqual({ type: "ready", intent: null });
+    expect(await createToolRegistry([group(tool("t", () => 1))]).plan?.("t", query)).toEqual({
+      type: "ready",
+      intent: null,
+    });
+  });
+
+  test("GD-14 an owner that is busy says until when; free again at once, it holds up nobody else", async () => {
+    expect(await ask(() => ({ type: "busy", waits_for: "a machine" }))).toEqual({
+      type: "busy",
+      waits_for: "a machine",
+    });
+    let turned = false;
+    setImmediate(() => {
+      turned = true;
+    });
+    const plan = await ask(() => ({ type: "busy", free: Promise.resolve() }));
+    if (plan?.type !== "busy" || plan.free === undefined) throw new Error("not busy");
+    await plan.free;
+    expect(turned).toBe(true);
+    const broken = await ask(() => ({ type: "busy", free: Promise.reject(new Error("gone")) }));
+    expect(broken).toMatchObject({ type: "busy" });
+  });
+
+  test("what is no plan, no JSON or too large fails the step; a refusal is the tool's word, all else is thrown", async () => {
+    for (const answer of [undefined, null, {}, { type: "later" }, { type: "ready", intent: 1n }])
+      expect(await ask(() => answer)).toMatchObject({ type: "failed", kind: "bad_output", retryable: false });
+    expect(await ask(() => ({ type: "ready", intent: "x".repeat(99) }))).toMatchObject({
+      kind: "bad_output",
+      message: expect.stringContaining("101 bytes, at most 100"),
+    });
+    const refuse = (error: Error) => ask(() => Promise.reject(error));
+    expect(await refuse(new ToolError("no", { kind: "bad_arguments" }))).toMatchObject({ kind: "bad_arguments" });
+    // Nothing was accepted, so that trying again is safe also for a mutation.
+    expect(await refuse(new ToolError("no", { kind: "unavailable" }))).toMatchObject({
+      kind: "unavailable",
+      retryable: true,
+    });
+    await expect(refuse(new Error("bug"))).rejects.toThrow("bug");
+  });
+
+  test("GD-39 cancel reaches the tool with what is known; one without it hears nothing", async () => {
+    const told: unknown[] = [];
+    const made = defineTool({ ...base, cancel: (query) => void told.push(query) });
+    const registry = createToolRegistry([
+      group(
+        made,
+        tool("other", () => 1),
+      ),
+    ]);
+    await registry.cancel?.("t", { dispatch_id: "d" });
+    await registry.cancel?.("t", { dispatch_id: "d", receipt: { id: 1 } });
+    await registry.cancel?.("other", { dispatch_id: "d" });
+    await registry.cancel?.("none", { dispatch_id: "d" });
+    expect(told).toEqual([{ dispatch_id: "d" }, { dispatch_id: "d", receipt: { id: 1 } }]);
+  });
+});
+
 describe("lookup and observe", () => {
   const query = { dispatch_id: "d", input: {}, signal: new AbortController().signal };
   const ask = (lookup: () => unknown) =>
@@ -154,6 +231,17 @@ describe("lookup and observe", () => {
       message: "no",
       retryable: false,
     });
+    // GD-35: it will know later; GD-18: a lookup may find the receipt.
+    expect(await ask(() => ({ type: "deferred", reason: "the queue restarts" }))).toEqual({
+      type: "deferred",
+      reason: "the queue restarts",
+    });
+    for (const type of ["running", "cancelled", "succeeded", "failed"] as const)
+      expect(await ask(() => ({ type, output: 1, message: "", receipt: { id: -0 } }))).toMatchObject({
+        type,
+        receipt: { id: 0 },
+      });
+    expect(await ask(() => ({ type: "running", receipt: 1n }))).toMatchObject({ type: "unknown" });
     expect(await ask(() => Promise.reject(new Error("owner is down")))).toEqual({
       type: "unknown",
       reason: "owner is down",

@@ -4,10 +4,11 @@ import type { ToolOutcome } from "../ports/index.ts";
 /**
  * `execution`: it did not work. `bad_arguments`: it never can with this input. `not_found`: what was addressed does
  * not exist as a tool. `bad_output`: it ran to its end, but its value is not JSON, too large, or not as declared.
+ * `unavailable`: whoever does the work could not take it, and has accepted nothing (GD-59).
  */
-export type ToolErrorKind = "execution" | "bad_arguments" | "not_found" | "bad_output";
+export type ToolErrorKind = "execution" | "bad_arguments" | "not_found" | "bad_output" | "unavailable";
 
-const KINDS: readonly ToolErrorKind[] = ["execution", "bad_arguments", "not_found", "bad_output"];
+const KINDS: readonly ToolErrorKind[] = ["execution", "bad_arguments", "not_found", "bad_output", "unavailable"];
 /** `Symbol.for`, so that two copies of the package in one process know each other's errors. */
 const BRAND = Symbol.for("holdfast.tool_error");
 
@@ -18,8 +19,8 @@ const BRAND = Symbol.for("holdfast.tool_error");
 export class ToolError extends Error {
   readonly kind: ToolErrorKind;
   /**
-   * May the same input be tried again? Left out: no for a mutating tool and for every kind but `execution`,
-   * else yes (RP-41).
+   * May the same input be tried again? Left out: yes for `unavailable`, and for `execution` of a tool that is not
+   * mutating; else no (RP-41).
    */
   readonly retryable?: boolean;
   readonly [BRAND] = true;
@@ -40,11 +41,9 @@ export class ToolError extends Error {
   }
 }
 
+export type Failed = Extract<ToolOutcome, { type: "failed" }>;
+
 /** The outcome of a call that failed, as ports answer it. */
-export function failed(
-  kind: Extract<ToolOutcome, { type: "failed" }>["kind"],
-  retryable: boolean,
-  message: string,
-): ToolOutcome {
+export function failed(kind: Failed["kind"], retryable: boolean, message: string): Failed {
   return { type: "failed", kind, retryable, message };
 }

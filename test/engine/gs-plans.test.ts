@@ -3,6 +3,7 @@ import { expect, test } from "vitest";
 import type { Json } from "../../src/domain/json.ts";
 import { failed, gate, leaf, ok, TestClock } from "../../src/engine/fixture.ts";
 import { planProgram } from "../../src/engine/programs/plan/index.ts";
+import { createHoldfast, defineTool, ToolError } from "../../src/index.ts";
 import type { ToolCall, ToolOutcome } from "../../src/ports/index.ts";
 import { eventually, file, open, plain, processOn, stepOf } from "./gs-world.ts";
 
@@ -174,4 +175,60 @@ test("C13 a run cancelled, and a branch whose sibling failed, between two attemp
     2,
   ]);
   expect(clock.pending).toBe(0);
+});
+
+test("why a plan's step stands: it waits for a resource, for a retry that is not due, for its tool's owner", async () => {
+  const [inside, out] = [gate(), gate()];
+  const hold = defineTool({
+    name: "hold",
+    description: "Stays until it is let go.",
+    input: { type: "object" },
+    run: async () => {
+      inside.open();
+      await out.promise;
+    },
+  });
+  const shaky = defineTool({
+    name: "shaky",
+    description: "Is never there.",
+    input: { type: "object" },
+    run: () => {
+      throw new ToolError("nobody answers", { kind: "unavailable" });
+    },
+  });
+  const full = defineTool({
+    name: "full",
+    description: "Takes nothing now.",
+    input: { type: "object" },
+    plan: () => ({ type: "busy", waits_for: "a free machine" }),
+    run: () => 1,
+  });
+  const one = (id: string, tool: string, more: object = {}) => ({
+    ...{ workflow_schema: 1, id, revision: 1, plan: leaf("do") },
+    steps: [{ id: "do", type: "tool", tool, args: {}, ...more }],
+  });
+  await using holdfast = await createHoldfast({
+    ...{ store: "sqlite::memory:", trust: true, tools: [hold, shaky, full], permissions: { write: "allow" } },
+    workflows: [
+      one("hold", "hold", { resources: [{ resource: "printer" }] }),
+      one("shaky", "shaky", { retry: { max_attempts: 2, initial_backoff_ms: 60_000 } }),
+      one("full", "full"),
+    ],
+  });
+  const first = await holdfast.start({ workflow: "hold" });
+  await inside.promise;
+  const causeOf = async (workflow: string): Promise<string> => {
+    const { run_id } = await holdfast.start({ workflow });
+    for (;;) {
+      const { causes } = await holdfast.runs.why(run_id);
+      const [, second] = causes;
+      if (second !== undefined) return `${second.cause}: ${second.sentence}`;
+      await new Promise((resolve) => setImmediate(resolve));
+    }
+  };
+  expect(await causeOf("hold")).toMatch(/^lease: Step "do" waits for a resource of the workspace/);
+  expect(await causeOf("shaky")).toMatch(/^retry_delay: What failed is tried again at /);
+  expect(await causeOf("full")).toMatch(/^lease: Step "do" waits until what does the work takes more of it/);
+  out.open();
+  expect((await first.result()).status).toBe("succeeded");
 });

@@ -145,7 +145,11 @@ const TAIL = `
 - \`mutating\` work is never sent again without proof. With \`lookup\` its owner is asked what became of the \`dispatch_id\`;
   with a receipt it is observed. Where nobody can be asked the run is \`suspended/repair\`: look at the other system, then
   \`holdfast repair RUN STEP\` with \`--succeeded --output-file F\`, \`--failed MSG\`, \`--cancelled MSG\` or \`--retry REASON\`.
-- The attempt that a crash cut off uses up no retry and is not paid for twice.
+- The attempt that a crash cut off uses up no retry and is not paid for twice. It keeps the
+  [resources](plans.md#resources) that it has claimed until it has ended.
+- A crash while a retry is waited for keeps its due time; one that fell due meanwhile goes at once.
+- A tool with [\`plan\`](tools.md#owners-that-plan-and-can-be-told-to-stop) has one more moment, between the intent and the hand-over:
+  a run that is cancelled there ends at once, since nobody can have done anything.
 - A run that loses its process five times without progress is parked as \`suspended/recovery\` with the reason
   \`no_progress\`; \`holdfast resume RUN\` tries it again.
 

@@ -41,7 +41,11 @@ interface Admitted {
   /** What its owner planned. */
   readonly intent?: Json;
   readonly missing?: NotAdmitted;
+  /** It would not plan it: nothing was accepted. */
+  readonly refused?: Failed;
 }
+
+type Failed = Extract<ToolOutcome, { type: "failed" }>;
 
 export class ToolDispatch {
   readonly #tree: TreeExecutor;
@@ -64,6 +68,7 @@ export class ToolDispatch {
       tree.dispatch.admission.giveBack(job, attempt);
       return undefined;
     }
+    if (planned.refused !== undefined) return this.#refuseToPlan(job, spec, tool, planned.refused);
     const body = intent(tree, job, {
       side_effect: tool.side_effect,
       tool: spec.tool,
@@ -113,7 +118,9 @@ export class ToolDispatch {
     let intent = {};
     if (tools.plan !== undefined && tool.can_handoff === true) {
       const dispatch_id = dispatchId(job.run.runId, job.instance, attempt);
-      const plan = await tools.plan(spec.tool, { dispatch_id, input: job.request.input, signal: job.abort.signal });
+      const query = { dispatch_id, input: job.request.input, signal: job.abort.signal };
+      const plan = await tools.plan(spec.tool, query).catch(couldNotPlan);
+      if (plan.type === "failed") return { refused: plan };
       if (plan.type === "busy") return { missing: { ...plan, on: "owner" } };
       intent = { intent: normalizeJson(plan.intent) };
     }
@@ -222,6 +229,13 @@ export class ToolDispatch {
     const tree = this.#tree;
     tree.append(job.run.runId, [intent(tree, job, { side_effect, tool: spec.tool })]);
     tree.fail(job, reason);
+  }
+
+  /** Before the hand-over any word of its owner is a failure, whatever its side effect (R-8, RP-41). */
+  #refuseToPlan(job: Job, spec: ToolSpec, tool: ToolDescriptor, said: Failed): undefined {
+    const { side_effect } = tool;
+    this.#tree.append(job.run.runId, [intent(this.#tree, job, { side_effect, tool: spec.tool })]);
+    this.#tree.fail(job, withKind(reportedFailure(spec.tool, said), spec, tool, said.kind), said.message);
   }
 
   /** R-9: `step_started` followed by `step_suspended` is no intent. */
@@ -449,6 +463,11 @@ function heardAfterStop(job: Job, spec: ToolSpec, word: Word): void {
   if (word.type === "succeeded" || word.type === "failed") job.late = evidence(spec, [], word);
 }
 
+function couldNotPlan(error: unknown): Failed {
+  const message = error instanceof Error ? error.message : String(error);
+  return { type: "failed", kind: "unavailable", retryable: true, message };
+}
+
 function asked(spec: ToolSpec, tool: ToolDescriptor): Parameters<typeof approvalWait>[2] {
   return { name: spec.tool, side_effect: tool.side_effect, capabilities: [...tool.capabilities, ...spec.capabilities] };
 }
@@ -458,7 +477,7 @@ function reportedFailure(tool: string, answer: Extract<ToolOutcome, { type: "fai
   if (answer.kind === "not_found") return failure("unknown_reference", `there is no tool "${tool}"`);
   if (answer.kind === "bad_output") return failure("invalid_output", `the output of "${tool}" is not what it declares`);
   if (answer.kind === "unavailable")
-    return failure("execution_failed", `"${tool}" could not be reached and has taken nothing`, true);
+    return failure("execution_failed", `"${tool}" could not be reached and has taken nothing`, answer.retryable);
   if (answer.kind === "bad_arguments") return failure("invalid_input", `the arguments do not fit the tool "${tool}"`);
   return failure("execution_failed", `the tool "${tool}" reported a failure`, answer.retryable);
 }

@@ -210,6 +210,22 @@ describe("what is said of a tool", () => {
     );
   });
 
+  test("GD-13 GD-39 beside MCP servers a tool's own plan and cancel are reached; those of servers have none", async () => {
+    const { tools } = open();
+    const told: unknown[] = [];
+    const render = defineTool({
+      ...{ name: "render", description: "Renders.", input: {}, run: () => null },
+      plan: () => ({ type: "ready", intent: 240 }),
+      cancel: (query) => void told.push(query),
+    });
+    const port = withMcpTools(createToolRegistry([{ source: "code", origin: "here", tools: [render] }]), tools);
+    const query = { dispatch_id: "d", input: {}, signal: new AbortController().signal };
+    expect(await port.plan?.("render", query)).toEqual({ type: "ready", intent: 240 });
+    await port.cancel?.("render", { dispatch_id: "d" });
+    await port.cancel?.("mcp::srv::echo", { dispatch_id: "d" });
+    expect([told, port.describe("mcp::srv::echo")?.can_handoff]).toEqual([[{ dispatch_id: "d" }], undefined]);
+  });
+
   test("secrets reach the server's environment from the configuration only, and no message", async () => {
     const { call, warnings } = open("", { env: { TOKEN: { $secret: "key" }, PLAIN: "yes" } });
     const outcome = await call("environment");

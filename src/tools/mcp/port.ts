@@ -82,6 +82,8 @@ export function withMcpTools(tools: ToolPort, mcp: McpTools): ToolPort {
     call: (call) => of(call.tool).call(call),
     lookup: (tool, query) => of(tool).lookup(tool, query),
     observe: (tool, query) => of(tool).observe(tool, query),
+    plan: async (tool, query) => (await of(tool).plan?.(tool, query)) ?? { type: "ready", intent: null },
+    cancel: async (tool, query) => of(tool).cancel?.(tool, query),
     async close() {
       await Promise.all([tools.close?.(), mcp.close()]);
     },

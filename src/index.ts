@@ -115,6 +115,7 @@ export async function createHoldfast(options: HoldfastOptions = {}): Promise<Hol
 }
 
 interface Composition extends HoldfastOptions {
+  readonly leaves?: boolean;
   readonly workspaceRoot: string;
   readonly needStore: boolean;
   readonly readOnly?: boolean;
@@ -144,6 +145,7 @@ async function compose(options: Composition): Promise<Holdfast> {
           trusted,
           authorised: async (root, bundle) => (await refusedToday(context, root, bundle)) === undefined,
           workspace,
+          ...(options.leaves === undefined ? {} : { leaves: options.leaves }),
           ...(options.log === undefined ? {} : { log: options.log }),
         });
   const context: AccessContext = {
@@ -376,6 +378,8 @@ export interface OpenWorkspaceRequest {
   readonly needStore?: boolean;
   /** Drive whatever wants driving, as a worker process does; default false. */
   readonly worker?: boolean;
+  /** What the command sets going is left to other processes: it does not stay. */
+  readonly leaves?: boolean;
   /** Hears how long each commit of the store took. */
   readonly onCommit?: (ms: number) => void;
   readonly log?: NonNullable<HoldfastOptions["log"]>;
@@ -443,6 +447,7 @@ async function prepare(request: OpenWorkspaceRequest): Promise<Prepared> {
     diagnostics: loaded.diagnostics,
     composition: {
       worker: request.worker ?? false,
+      ...(request.leaves === undefined ? {} : { leaves: request.leaves }),
       ...(request.onCommit === undefined ? {} : { onCommit: request.onCommit }),
       ...(request.log === undefined ? {} : { log: request.log }),
       workspaceRoot,

@@ -111,7 +111,7 @@ export function openRequest(context: Context): OpenRequest {
 /** Opens the workspace for `use` and closes it whatever happens. Warnings are told once, on stderr. */
 export async function withWorkspace<T>(
   context: Context,
-  how: { readOnly?: boolean; needStore?: boolean; direct?: boolean; noStore?: () => T },
+  how: { readOnly?: boolean; needStore?: boolean; direct?: boolean; leaves?: boolean; noStore?: () => T },
   use: (holdfast: Holdfast, opened: Opened) => Promise<T>,
 ): Promise<T> {
   const root = await context.process.load();
@@ -120,7 +120,8 @@ export async function withWorkspace<T>(
   try {
     const remote = await throughServer(context, root, how);
     if (remote !== undefined) return await closing(remote, use);
-    opened = await root.openWorkspace({ ...openRequest(context), ...open });
+    const leaves = context.flags.on("detach") ? { leaves: true } : {};
+    opened = await root.openWorkspace({ ...openRequest(context), ...leaves, ...open });
   } catch (error) {
     if (!HoldfastError.is(error) || !isMissingStore(error)) throw error;
     // Where nothing was ever started, looking finds nothing: that is an answer, not a broken store.

@@ -26,6 +26,11 @@ export function openInputs(holdfast: Holdfast, run: Pick<Run, "waits">): Promise
   return openWaits(holdfast, run, ({ type }) => type === "input", 0);
 }
 
+/** Outcomes that a person has to say, of a run and of the runs it waits for, oldest first. */
+export function openRepairs(holdfast: Holdfast, run: Pick<Run, "waits">): Promise<Wait[]> {
+  return openWaits(holdfast, run, ({ type }) => type === "repair" || type === "tool_running", 0);
+}
+
 async function openWaits(
   holdfast: Holdfast,
   run: Pick<Run, "waits">,
@@ -34,6 +39,8 @@ async function openWaits(
 ): Promise<Wait[]> {
   const found: Wait[] = [];
   for (const wait of run.waits) {
+    // What was granted asks for nothing more: it goes when its run does.
+    if (wait.granted !== undefined) continue;
     if (wanted(wait)) found.push(wait);
     else if (wait.type === "child" && wait.child_run_id !== undefined && depth < MAX_DEPTH)
       found.push(...(await openWaits(holdfast, await holdfast.runs.inspect(wait.child_run_id), wanted, depth + 1)));

@@ -7,10 +7,11 @@ import { HoldfastError } from "../domain/errors.ts";
 import { isTerminal } from "../domain/run.ts";
 import { answerByAsking } from "./ask-input.ts";
 import { type Context, commandLine, decider } from "./context.ts";
-import { askDecision, decide, isMeanwhile, openQuestions } from "./decide.ts";
+import { askDecision, decide, isMeanwhile, openQuestions, openRepairs } from "./decide.ts";
 import { EXIT, exitOf } from "./output.ts";
 import { createProgress, type Progress } from "./progress.ts";
 import { endLines, outputText } from "./render/run.ts";
+import { waitCommands } from "./render/wait.ts";
 import { printable } from "./text.ts";
 
 /**
@@ -140,11 +141,15 @@ async function askedAndAnswered(
   if (wait === undefined) return false;
   context.out.status("");
   try {
-    if (wait.type === "input")
-      return (await answerByAsking(context, holdfast, wait, workspace, leaving.signal)) !== undefined;
+    if (wait.type === "input") {
+      const answered = await answerByAsking(context, holdfast, wait, workspace, leaving.signal);
+      return answered !== undefined && !answered.pending;
+    }
     const word = await askDecision(context, wait, workspace, ["approve", "deny"], leaving.signal);
     if (word === undefined) return false;
-    await decide(holdfast, wait, word, { reason: undefined, digest: wait.digest });
+    const verb = await decide(holdfast, wait, word, { reason: undefined, digest: wait.digest });
+    // Nobody has taken it yet: asking again would ask for the same.
+    return !verb.pending;
   } catch (error) {
     // Somebody else decided meanwhile: the run goes on by that decision, and we go on following.
     if (!isMeanwhile(error)) throw error;
@@ -165,6 +170,14 @@ async function leave(
   const run = await holdfast.runs.inspect(runId);
   if (isTerminal(run.status)) return showEnd(context, run, workspace);
   if (context.out.json) context.out.document(run);
+  const repairs = await openRepairs(holdfast, run);
+  if (repairs.length > 0) {
+    context.out.tell(
+      "Stopped following. Whether a step took effect is unknown; find out, then say so, and the run can go on:",
+      ...repairs.flatMap((wait) => waitCommands(wait, context).map((command) => `  ${command}`)),
+    );
+    return EXIT.suspended;
+  }
   const said = {
     interrupt: run.status === "suspended" ? "Paused" : "The pause is asked for and will take hold",
     terminate: "Stopped following",

@@ -22,6 +22,8 @@ export interface OpenRequest {
   readonly needStore?: boolean;
   /** Drive whatever wants driving, as a worker process does; default false. */
   readonly worker?: boolean;
+  /** What the command sets going is left to other processes: it does not stay. */
+  readonly leaves?: boolean;
   /** Hears how long each commit of the store took, ms. */
   readonly onCommit?: (ms: number) => void;
   /** For servers: what their callers are not told. */

@@ -77,6 +77,8 @@ export interface RunState {
   /** Time spent suspended on anything but recovery: extends the deadline. */
   readonly suspended_ms: number;
   readonly suspended_at_ms?: number;
+  /** When a limit was last raised. */
+  readonly raised_at_ms?: number;
   readonly updated_at_ms: number;
 }
 
@@ -110,6 +112,11 @@ export function suspensionOf(run: RunState): Wait | undefined {
 /** Only a person's word goes on with the run; what is decided meanwhile is written where it stands (GD-62). */
 export function isPaused(run: RunState): boolean {
   return run.stopping === undefined && run.waits.some((wait) => wait.type === "paused");
+}
+
+/** Whether a used-up limit of the tree, whose root this is, has been raised since a run of it came to wait for that. */
+export function isRaised(root: RunState, wait: Wait): boolean {
+  return wait.type === "budget" && (root.raised_at_ms ?? Number.NEGATIVE_INFINITY) >= wait.since_ms;
 }
 
 /** Instances that are neither settled nor unknown to the run, in id order (RP-50, RP-51, RP-53). */
@@ -218,7 +225,11 @@ function fold(run: RunState, event: RunEvent): RunState {
     case "late_result":
       return keepEvidence(run, event);
     case "budget_raised":
-      return { ...run, budget: { ...run.budget, ...(event.budget as Partial<Budgets>) } };
+      return {
+        ...run,
+        budget: { ...run.budget, ...(event.budget as Partial<Budgets>) },
+        raised_at_ms: event.at_ms,
+      };
     default:
       return unreachable(event);
   }

@@ -13,11 +13,12 @@ import { planProgram } from "./programs/plan/index.ts";
 import { TreeExecutor } from "./tree/executor.ts";
 import { type Publish, TreeJournal } from "./tree/journal.ts";
 import { type LoadedRun, loadRun, markInterrupted, treeLedger } from "./tree/loading.ts";
+import { quiesce } from "./tree/pausing.ts";
 import { Troubles } from "./troubles.ts";
 import type { EngineLimits, EngineOptions, EnginePorts, LateResult } from "./work.ts";
 
 /** Raised by every change of the engine that replay can see; a process claims only what it knows. */
-export const ENGINE_VERSION = 1;
+export const ENGINE_VERSION = 2;
 export interface Held {
   readonly tree: TreeExecutor;
   readonly idle: Promise<void>;
@@ -125,6 +126,7 @@ export class Custody {
         trusted: this.#options.trusted,
         workspace: this.#options.workspace,
         program: this.#options.program ?? planProgram,
+        leaves: this.#options.leaves ?? false,
         log: this.#options.log ?? (() => undefined),
         onIdle: (idleTree) => this.#idle(idleTree),
         late: (rootRunId, late) => void this.#late(rootRunId, late),
@@ -363,11 +365,16 @@ export class Custody {
     }
   }
 
-  /** Stops claiming, lets what is appended reach the disk, and gives all leases up. Runs are left claimable. */
+  /**
+   * Stops claiming, gives calls in flight their grace, lets what is appended reach the disk, and gives all leases up
+   * (R-4). Runs are left claimable. What only reads is not waited for: whoever takes the run sends it again.
+   */
   async close(): Promise<void> {
     if (this.#closed) return;
     this.#closed = true;
     this.troubles.close();
+    const trees = [...this.#held.values()].map(({ tree }) => tree);
+    await Promise.all(trees.map((tree) => quiesce(tree, (job) => job.sideEffect !== "read_only")));
     await this.#writer.idle();
     for (const held of [...this.#held.values()]) {
       const { fence } = held.tree.journal;

@@ -7,8 +7,8 @@ import { HoldfastError } from "../domain/errors.ts";
 import type { Json } from "../domain/json.ts";
 import { foldLedger } from "../domain/ledger.ts";
 import { type Bundle, definitionKey } from "../domain/plan/index.ts";
-import { isTerminal, type RunHeader } from "../domain/run.ts";
-import { haltedSteps, initialState, isPaused, type RunState } from "../domain/state.ts";
+import { isTerminal, type RunHeader, type Wait } from "../domain/run.ts";
+import { haltedSteps, initialState, isPaused, isRaised, type RunState } from "../domain/state.ts";
 import type { Claim, SignalKind } from "../ports/index.ts";
 import { Bundles } from "./bundles.ts";
 import { Custody, type Held } from "./custody.ts";
@@ -86,6 +86,7 @@ export class Engine {
   async create(request: NewRun): Promise<{ readonly run_id: string; readonly created: boolean }> {
     await this.#custody.register();
     const { header } = request;
+    const queue = request.queue || this.options.leaves === true;
     this.#bundles.add(header.bundle_hash, request.bundle);
     const sent = this.#custody.lease.now();
     const held = this.#custody.hold(header, {
@@ -101,7 +102,7 @@ export class Engine {
         session_id: header.session_id,
         max_open_runs: request.maxOpenRuns,
         ...(request.key === undefined ? {} : { key: request.key }),
-        ...(request.queue
+        ...(queue
           ? {}
           : { claim: { owner: this.owner, lease_expires_at_ms: this.ports.clock.now() + this.limits.lease_ms } }),
       },
@@ -113,10 +114,10 @@ export class Engine {
     );
     const { retryOf } = request;
     const copied = retryOf === undefined ? undefined : await copyOf(this.ports.store, retryOf, definition);
-    const fresh = request.queue ? [QUEUED] : [QUEUED, { type: "run_started" as const }];
+    const fresh = queue ? [QUEUED] : [QUEUED, { type: "run_started" as const }];
     journal.append(header.run_id, copied?.events ?? fresh);
     if (copied !== undefined) held.tree.absorb(header.run_id);
-    if (request.queue) journal.update({ wake_at_ms: this.ports.clock.now() });
+    if (queue) journal.update({ wake_at_ms: this.ports.clock.now() });
     try {
       await journal.barrier();
     } catch (error) {
@@ -125,7 +126,7 @@ export class Engine {
       return { run_id: earlier, created: false };
     }
     this.#bundles.stored(header.bundle_hash);
-    if (request.queue) {
+    if (queue) {
       this.#custody.drop(held);
       return { run_id: header.run_id, created: true };
     }
@@ -218,8 +219,8 @@ export class Engine {
     if (tree.overdue(tree.rootRunId)) return void tree.background(stopRun(tree, tree.rootRunId, { reason: "timeout" }));
     for (const run of tree.runs.values()) if (tree.state(run.runId).status === "running") tree.armWallTimer(run);
     // Woken to hear a decision, and paused: it is written down, and the run stays where it is (GD-62).
-    tree.paused = isPaused(tree.state(tree.rootRunId));
-    tree.dormant = tree.paused;
+    tree.dormant = isPaused(tree.state(tree.rootRunId));
+    tree.paused = tree.dormant;
     const program = tree.runs.get(tree.rootRunId);
     if (program !== undefined) tree.goLive(program);
     // A run that waits for a person and has work that an interruption stopped: the work goes on meanwhile.
@@ -253,7 +254,8 @@ export class Engine {
     }
     // A pause and a used-up budget end only by a person's word.
     const root = tree.state(tree.rootRunId);
-    if (how === "auto" && root.waits.some((wait) => wait.type === "paused" || wait.type === "budget")) return false;
+    const held = (wait: Wait): boolean => wait.type === "paused" || (wait.type === "budget" && !isRaised(root, wait));
+    if (how === "auto" && root.waits.some(held)) return false;
     if (how === "raised") return root.waits.every((wait) => wait.type !== "paused");
     if (how === "auto" && this.options.recovery === "manual") return root.status === "queued" || wasNotAdmitted(root);
     return true;

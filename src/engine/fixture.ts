@@ -242,6 +242,7 @@ export interface FixtureOptions {
   readonly secrets?: SecretPort;
   readonly limits?: Partial<EngineLimits>;
   readonly recovery?: "auto" | "manual";
+  readonly leaves?: boolean;
   readonly trusted?: boolean;
   readonly clock?: Clock;
   readonly authorised?: EngineOptions["authorised"];
@@ -286,6 +287,7 @@ export async function fixture(options: FixtureOptions): Promise<Fixture> {
     },
     ...(options.limits === undefined ? {} : { limits: options.limits }),
     recovery: options.recovery ?? "auto",
+    leaves: options.leaves ?? false,
     trusted: () => options.trusted ?? true,
     ...(options.authorised === undefined ? {} : { authorised: options.authorised }),
     ...(options.program === undefined ? {} : { program: options.program }),

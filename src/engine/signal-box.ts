@@ -88,7 +88,8 @@ export class SignalBox {
         if (tree.closed) return;
         await applySignal(tree, signal);
         // DESIGN §6: a raised limit goes on from there.
-        if (signal.kind === "budget" && tree.runs.size === 0 && !tree.closed) await this.#go(tree, "raised");
+        const raised = signal.kind === "budget" && tree.runs.size === 0 && this.#options.leaves !== true;
+        if (raised && !tree.closed) await this.#go(tree, "raised");
         tree.settleDownSoon();
       })(),
     );

@@ -337,3 +337,13 @@ test("R-1 a pause, a raised budget and a cancel from a second engine reach the o
   expect(await g.signal(other, "cancel", { decided_by: "g" })).toBe(true);
   expect((await g.events(other)).at(-1)).toMatchObject({ type: "run_cancelled", decided_by: "g" });
 });
+
+test("C18 what is further away than any date can name is due at the end of time, and can be cancelled", async () => {
+  const f = await fixture({ store: await open() });
+  for (const wait of [{ for_ms: Number.MAX_SAFE_INTEGER }, { until: Number.MAX_SAFE_INTEGER }]) {
+    const waiting = await f.run({ steps: [{ id: "sleep", type: "wait", ...wait }], plan: leaf("sleep") });
+    expect(waiting.waits).toMatchObject([{ type: "timer", due_at_ms: 8.64e15 }]);
+    await f.signal(waiting.header.run_id, "cancel");
+    expect((await f.state(waiting.header.run_id)).status).toBe("cancelled");
+  }
+});

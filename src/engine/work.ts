@@ -59,6 +59,11 @@ export interface EngineOptions {
   /** Whether a run would be allowed to start today; asked before an interrupted one goes on by itself (RP-63). */
   readonly authorised?: (root: RunHeader, bundle: Bundle) => Promise<boolean>;
   readonly workspace: string;
+  /**
+   * This process lets programs go on but calls no tool and no agent: whoever takes the run next does. For commands
+   * that do not stay (`--detach`).
+   */
+  readonly leaves?: boolean;
   /** The interpreter of a definition; default: that of plans. */
   readonly program?: (definition: Definition) => Program;
   readonly log?: (level: "info" | "warn" | "error", message: string, details: Record<string, unknown>) => void;

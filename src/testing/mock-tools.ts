@@ -145,7 +145,8 @@ async function callMock(mock: MockTool, call: ToolCall, world: ToolSurroundings)
   const early = mock.effect === "start" || (mock.effect !== "end" && random.chance(0.5));
   const [least, most] = mock.takes_ms ?? DEFAULT_TAKES;
   const takes = Number.isFinite(most) ? random.between(least, most) : most;
-  const deduplicates = side_effect === "idempotent" || mock.lookup === true;
+  // R-10: an owner that can be asked answers `absent`, so from then on it deduplicates.
+  const deduplicates = side_effect === "idempotent" || mock.lookup === true || mock.observe === true;
   const act = async (): Promise<ToolOutcome> => {
     // Who deduplicates answers as before and does nothing more.
     const before = deduplicates ? world.effects.outcomeOf(call.dispatch_id) : undefined;

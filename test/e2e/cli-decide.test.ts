@@ -10,7 +10,7 @@ import { join } from "node:path";
 const any = { type: "object" } as const;
 export default {
   permissions: { read: "allow", write: "allow", publish: "ask" },
-  limits: { stop_grace_ms: 300 },
+  limits: { stop_grace_ms: Number(process.env.GRACE_MS ?? 300) },
   tools: [
     defineTool({
       name: "publish_package",
@@ -49,6 +49,20 @@ export default {
         return { found: true };
       },
     }),
+    defineTool({
+      name: "write_when",
+      description: "Begins to write, and has written when a file is there.",
+      input: any,
+      capabilities: ["write"],
+      run: async (_: any, { workspace, signal }: any) => {
+        appendFileSync(join(workspace, "begun.txt"), "x\\n");
+        while (!existsSync(join(workspace, "go.txt"))) {
+          if (signal.aborted) appendFileSync(join(workspace, "told.txt"), "x\\n");
+          await new Promise((resolve) => setTimeout(resolve, 10));
+        }
+        return { written: true };
+      },
+    }),
     defineTool({ name: "look", description: "Looks.", input: any, sideEffect: "read_only", capabilities: ["read"], run: () => ({}) }),
   ],
 };
@@ -71,6 +85,21 @@ plan: {type: step, step: ship}
   slow: `steps:
   - {id: hold, type: tool, tool: await_file, args: {path: go.txt}, capabilities: [read]}
 plan: {type: step, step: hold}
+`,
+  gated: `steps:
+  - {id: ok, type: approval, prompt: Go?}
+  - {id: work, type: tool, tool: write_when, args: {}, capabilities: [write]}
+plan: {type: sequence, nodes: [{type: step, step: ok}, {type: step, step: work}]}
+`,
+  work: `steps:
+  - {id: work, type: tool, tool: write_when, args: {}, capabilities: [write]}
+plan: {type: step, step: work}
+`,
+  scant: `budgets: {max_steps: 1, max_agents: 0, on_exhausted: suspend}
+steps:
+  - {id: a, type: tool, tool: look, args: {}, capabilities: [read]}
+  - {id: work, type: tool, tool: write_when, args: {}, capabilities: [write]}
+plan: {type: sequence, nodes: [{type: step, step: a}, {type: step, step: work}]}
 `,
   spend: `budgets: {max_steps: 1, max_agents: 0, on_exhausted: suspend}
 steps:
@@ -224,6 +253,54 @@ describe("one process follows, another decides", () => {
         : await runWhen(place, "spend", ({ status }) => status === "succeeded");
     expect(run).toMatchObject({ status: "succeeded", usage: { steps: 2 } });
   });
+});
+
+describe("a command that does not stay, and one that goes", () => {
+  test("R-36 --detach and budget write what they are told and begin nothing; resume goes on with it", async () => {
+    const place = await shop();
+    const asked = JSON.parse((await place.call("run", "gated", "--json")).stdout) as RunDoc;
+    const digest = asked.waits[0]?.digest ?? "";
+    expect((await place.call("approve", "last", "--digest", digest, "--detach")).status).toBe(0);
+    expect((await place.call("run", "scant")).status).toBe(3);
+    expect((await place.call("budget", "last", "--max-steps", "5")).status).toBe(0);
+    expect(existsSync(place.file("begun.txt"))).toBe(false);
+    expect(await place.json("show", "last")).toMatchObject({ status: "suspended", waits: [{ type: "budget" }] });
+    place.write("go.txt", "");
+    for (const run of ["last:gated", "last:scant"])
+      expect(await place.call("resume", run, "--json")).toMatchObject({
+        status: 0,
+        stdout: expect.stringContaining('"succeeded"'),
+      });
+    expect(readFileSync(place.file("begun.txt"), "utf8")).toBe("x\nx\n");
+  });
+
+  test.each([
+    ["run --timeout", ["run", "work", "--timeout", "600ms"], undefined],
+    ["run, and SIGTERM", ["run", "work"], "SIGTERM"],
+    ["serve, and SIGTERM", ["serve", "--port", "0"], "SIGTERM"],
+  ] as const)(
+    "R-4 %s: a mutation in flight has its grace to settle, and no person is asked",
+    async (_, words, signal) => {
+      const place = await shop();
+      const { child, ended } = begin(place, ...words);
+      if (words[0] === "serve") {
+        await fileWhen(place, ".holdfast/state/server.json");
+        await place.call("run", "work", "--detach");
+      }
+      await fileWhen(place, "begun.txt");
+      if (signal !== undefined) child.kill(signal);
+      else await nap(700);
+      await nap(50);
+      place.write("go.txt", "");
+      expect((await ended).status).toBe(words[0] === "serve" ? 0 : 3);
+      expect(existsSync(place.file("told.txt"))).toBe(false);
+      expect(await place.call("resume", "last", "--json")).toMatchObject({
+        status: 0,
+        stdout: expect.stringContaining('"succeeded"'),
+      });
+      expect(readFileSync(place.file("begun.txt"), "utf8")).toBe("x\n");
+    },
+  );
 });
 
 describe("a process is killed inside a mutating tool", () => {

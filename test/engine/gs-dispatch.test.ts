@@ -2,7 +2,7 @@
 import { expect, test } from "vitest";
 import { canonicalJson } from "../../src/domain/json.ts";
 import type { RunState } from "../../src/domain/state.ts";
-import { TestClock } from "../../src/engine/fixture.ts";
+import { type FakeTool, TestClock } from "../../src/engine/fixture.ts";
 import { unpackText } from "../../src/engine/index.ts";
 import type { TreeCommit } from "../../src/ports/index.ts";
 import { carrier, eventually, file, gate, NEVER, open, processOn, stepOf, stopsAfter, TurnOwner } from "./gs-world.ts";
@@ -90,17 +90,36 @@ test("GS-23 two handles prepare one activation: one winner, one attempt", async 
   expect([owner.accepted.length, kinds.at(-1)]).toEqual([1, "run_succeeded"]);
 });
 
-test("GS-24 an owner that throws leaves it to repair; looking again makes no second call", async () => {
+test("GS-24 an owner that throws and knows of nothing leaves it to repair; looking again makes no second call", async () => {
+  const store = await open();
+  const owner = new TurnOwner();
+  const turn: FakeTool = {
+    ...owner.tool(),
+    run: () => {
+      owner.calls++;
+      throw new Error("the transport broke");
+    },
+  };
+  const f = await processOn(store, { tools: { turn } });
+  const state = await f.run(carrier());
+  expect(state.waits).toMatchObject([{ type: "repair", evidence: { attempt: 1, lookup: "unknown" } }]);
+  for (let i = 0; i < 2; i++) await f.resume(state.header.run_id, "auto");
+  expect([owner.calls, owner.lookups, (await f.state(state.header.run_id)).status]).toEqual([1, 1, "suspended"]);
+});
+
+test("GS-24 what an owner had accepted before it threw is found by its key and observed to its end, with one call", async () => {
   const store = await open();
   const owner = new TurnOwner();
   owner.onAccepted = () => {
     throw new Error("the transport broke");
   };
   const f = await processOn(store, { tools: { turn: owner.tool() } });
-  const state = await f.run(carrier());
-  expect(state.waits).toMatchObject([{ type: "repair", evidence: { attempt: 1 } }]);
-  for (let i = 0; i < 2; i++) await f.resume(state.header.run_id, "auto");
-  expect([owner.calls, (await f.state(state.header.run_id)).status]).toEqual([1, "suspended"]);
+  const runId = await f.start(carrier());
+  await f.until(runId, (state) => [...state.steps.values()].some((step) => step.receipt !== undefined));
+  owner.end();
+  await f.engine.idle(runId);
+  expect(await f.state(runId)).toMatchObject({ status: "succeeded", output: 1 });
+  expect([owner.calls, owner.accepted.length]).toEqual([1, 1]);
 });
 
 test("GS-25 a read-only attempt is sent again under the same identity with a byte-equal intent, once", async () => {

@@ -24,7 +24,8 @@ export async function run(context: Context): Promise<number> {
     return text === undefined ? [] : [`${field}=${text}`];
   });
   const budget = readBudget(given) ?? {};
-  return await withWorkspace(context, {}, async (holdfast) => {
+  // It only writes the limit down: whoever drives runs goes on with this one, or `resume` does.
+  return await withWorkspace(context, { leaves: true }, async (holdfast) => {
     const runId = await holdfast.runs.find(context.args[0] ?? "");
     const { run: raised, pending } = await holdfast.runs.raiseBudget(runId, budget, { decided_by: decider() });
     if (pending) return showPending(context, raised);

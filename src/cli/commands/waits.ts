@@ -19,6 +19,9 @@ const COLUMNS: readonly Column[] = [
   { title: "DEADLINE" },
 ];
 
+/** The first waits are shown with the commands that end them; each of the others by `why`. */
+const WITH_COMMANDS = 5;
+
 export async function run(context: Context): Promise<number> {
   const { flags } = context;
   const cursor = flags.text("cursor");
@@ -60,13 +63,11 @@ function show(context: Context, page: Awaited<ReturnType<Holdfast["waits"]["list
   ]);
   if (rows.length === 0) out.note("Nothing waits for anyone.");
   else out.print(...table(COLUMNS, rows, out.terminal.width));
-  const [first] = page.waits;
   const all = context.flags.on("allSessions");
-  if (first !== undefined)
-    out.note(
-      "",
-      ...waitCommands(first, all ? inSession(context, first.session_id) : context).map((command) => `  ${command}`),
-    );
+  const commands = page.waits
+    .slice(0, WITH_COMMANDS)
+    .flatMap((wait) => waitCommands(wait, all ? inSession(context, wait.session_id) : context));
+  if (commands.length > 0) out.note("", ...commands.map((command) => `  ${command}`));
   if (page.next_cursor !== undefined) {
     const same = [
       ...context.flags.list("type").flatMap((type) => ["--type", type]),

@@ -23,7 +23,9 @@ export async function run(context: Context): Promise<number> {
     }
     const inspected = await holdfast.runs.inspect(runId);
     const commands = [
-      ...inspected.waits.flatMap((wait) => waitCommands(wait, context).map((command) => `  ${command}`)),
+      ...inspected.waits.flatMap((wait) =>
+        waitCommands(wait, context, inspected.actions).map((command) => `  ${command}`),
+      ),
       ...actionLines(inspected.actions, inspected, context),
     ].filter((line) => !line.includes(" why "));
     if (commands.length > 0) out.print("", out.style.dim("What can be done:"), ...new Set(commands));

@@ -50,7 +50,10 @@ export function endLines(run: Run, context: Context, workspace: string): string[
   const shown = { workspace, nowMs: context.process.now(), style };
   return [
     head,
-    ...run.waits.flatMap((wait) => [...waitLines(wait, shown), ...waitCommands(wait, context).map((c) => `  ${c}`)]),
+    ...run.waits.flatMap((wait) => [
+      ...waitLines(wait, shown),
+      ...waitCommands(wait, context, run.actions).map((c) => `  ${c}`),
+    ]),
   ];
 }
 
@@ -80,7 +83,7 @@ export function runLines(run: Run, context: Context, workspace: string, all: boo
   lines.push("", ...stepLines(run, context, all));
   const shown = { workspace, nowMs: now, style };
   for (const wait of run.waits)
-    lines.push("", ...waitLines(wait, shown), ...waitCommands(wait, context).map((c) => `  ${c}`));
+    lines.push("", ...waitLines(wait, shown), ...waitCommands(wait, context, run.actions).map((c) => `  ${c}`));
   const may = actionLines(run.actions, run, context);
   if (may.length > 0) lines.push("", style.dim("May be done now:"), ...may);
   if (run.output !== undefined) lines.push("", style.dim(`Output: ${commandLine(context, "output", run.run_id)}`));

@@ -1,4 +1,5 @@
 /** Waits for people: what is asked, by whom, until when, and the command that ends it. */
+import type { Action } from "../../access/api.ts";
 import type { Wait } from "../../domain/run.ts";
 import { type Context, commandLine } from "../context.ts";
 import type { Style } from "../terminal.ts";
@@ -92,8 +93,11 @@ function deadline(wait: Wait, nowMs: number): string | undefined {
   return when === undefined ? undefined : `${when}; silence is No`;
 }
 
-/** The commands that end the wait, ready to copy. */
-export function waitCommands(wait: Wait, context: Context): string[] {
+/**
+ * The commands that end the wait, ready to copy.
+ * @param actions of its run, where they are known: a command that would be refused is not offered (DESIGN §9)
+ */
+export function waitCommands(wait: Wait, context: Context, actions: readonly Action[] = []): string[] {
   const digest = wait.digest === undefined ? [] : ["--digest", shortDigest(wait.digest)];
   switch (wait.type) {
     case "approval":
@@ -111,7 +115,9 @@ export function waitCommands(wait: Wait, context: Context): string[] {
       return wait.step_id === undefined ? [] : [commandLine(context, "repair", wait.run_id, wait.step_id)];
     case "recovery":
     case "paused":
-      return [commandLine(context, "resume", wait.run_id)];
+      return actions.some(({ name, allowed }) => name === "resume" && !allowed)
+        ? []
+        : [commandLine(context, "resume", wait.run_id)];
     case "child":
       return wait.child_run_id === undefined ? [] : [commandLine(context, "why", wait.child_run_id)];
     default:

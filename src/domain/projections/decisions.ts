@@ -6,8 +6,8 @@
  */
 import type { ErrorCode } from "../errors.ts";
 import type { Json } from "../json.ts";
-import { BUDGET_FIELDS, isTerminal, type Wait, type WaitType } from "../run.ts";
-import { openSteps, type RunState } from "../state.ts";
+import { isTerminal, type Wait, type WaitType } from "../run.ts";
+import { isRaised, openSteps, type RunState } from "../state.ts";
 import { ACTION_NAMES, type Action, type ActionName } from "./types.ts";
 import { rfc3339 } from "./values.ts";
 
@@ -92,13 +92,9 @@ export function decidePause(view: RunView): Allowance {
 /** Whether going on by itself is all that this wait needs: nobody has to be asked first. */
 function isResumable(wait: Wait, run: RunState, now_ms: number): boolean {
   if (wait.type === "recovery" || wait.type === "paused" || wait.granted !== undefined) return true;
-  if (wait.type === "budget") return isRaised(run);
+  if (wait.type === "budget") return isRaised(run, wait);
   const over = wait.due_at_ms ?? wait.deadline_at_ms;
   return over !== undefined && over <= now_ms;
-}
-
-function isRaised(run: RunState): boolean {
-  return BUDGET_FIELDS.some((field) => run.budget[field] !== run.header.budget[field]);
 }
 
 /** R-17, interfaces §2 `resume`: recovery, a pause, a raised budget, or a time that has passed with nobody there. */

@@ -363,10 +363,8 @@ function timer(ground: Ground, wait: Wait): Found {
 }
 
 function unknownOutcome(ground: Ground, wait: Wait): Found {
-  const after =
-    wait.stop_reason === undefined || wait.stop_reason === "paused"
-      ? ""
-      : ` The answer also ends what was being stopped.`;
+  const stopped = wait.stop_reason !== undefined && wait.stop_reason !== "paused";
+  const after = stopped || ground.view.state.stopping !== undefined ? ENDS_THEN : "";
   if (ground.isPublic)
     return found(
       ground,
@@ -386,6 +384,9 @@ function unknownOutcome(ground: Ground, wait: Wait): Found {
     { wait, ends_by: ["repair"] },
   );
 }
+
+/** R-12: a stop that came before or after the question was asked waits for its answer. */
+const ENDS_THEN = " The answer also ends what was being stopped.";
 
 function detached(ground: Ground, wait: Wait): Found {
   const tool = ground.isPublic || wait.tool === undefined ? "The tool" : `The tool "${clip(wait.tool)}"`;
@@ -416,7 +417,8 @@ function child(ground: Ground, wait: Wait): Found {
   const on = state?.waits[0];
   const which = on === undefined ? "" : `, which waits for ${waitPhrase(on)}`;
   const until = on?.due_at_ms ?? on?.deadline_at_ms;
-  return found(ground, "child", `${who} waits for the child run ${wait.child_run_id}${which}; see why there.`, {
+  const then = ground.view.state.stopping === undefined ? "" : " The run is being stopped and ends with it.";
+  return found(ground, "child", `${who} waits for the child run ${wait.child_run_id}${which}; see why there.${then}`, {
     wait,
     ...(until === undefined ? {} : { until_ms: until }),
   });

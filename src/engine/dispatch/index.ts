@@ -53,6 +53,7 @@ export class Dispatch {
 
   /** An agent's tokens are reserved with no permit held; a tool only needs the permit. */
   async #fromQueue(job: Job): Promise<void> {
+    if (this.#tree.services.leaves) return;
     const { spec } = job.request as StepRequest;
     if (spec.kind === "agent") return this.agents.run(job, spec, undefined);
     await this.#admitted(job, spec, undefined);
@@ -83,6 +84,7 @@ export class Dispatch {
       return;
     }
     if (step.status === "queued") return this.#fromQueue(job);
+    if (this.#tree.services.leaves) return;
     const { spec } = job.request as StepRequest;
     if (spec.kind === "agent") return this.agents.resume(job, spec);
     await this.#withPermit(job, () => this.tools.recover(job, step));
@@ -91,6 +93,7 @@ export class Dispatch {
   /** After a person granted it: the grant is consumed by the start in the same append; until then it may queue. */
   async granted(job: Job, waitId: string): Promise<void> {
     job.stage = "queued";
+    if (this.#tree.services.leaves) return;
     const { spec } = job.request as StepRequest;
     if (spec.kind === "agent") return this.agents.run(job, spec, waitId);
     await this.#admitted(job, spec, waitId);

@@ -42,11 +42,13 @@ export async function ownerWord(
   tool: ToolDescriptor,
 ): Promise<Word | undefined> {
   let told = false;
+  // Of an attempt whose time is over already, only the asking itself is still to be waited for.
+  const signal = job.abort.signal.aborted ? new AbortController().signal : job.abort.signal;
   for (let n = 0; ; n++) {
     const step = tree.state(job.run.runId).steps.get(job.instance);
     const how = step === undefined ? undefined : howToAsk(tool, step);
     if (step === undefined || how === undefined) return undefined;
-    const answer = await askOnce(tree, job, name, how, step);
+    const answer = await askOnce(tree, job, name, how, step, signal);
     if (nobodyWaits(tree, job)) return undefined;
     if ("receipt" in answer && answer.receipt !== undefined && step.receipt === undefined)
       await keepReceipt(tree, job, answer.receipt);
@@ -70,10 +72,16 @@ function nobodyWaits(tree: TreeExecutor, job: Job): boolean {
   return tree.closed || tree.paused || job.run.ended || job.givenUp;
 }
 
-async function askOnce(tree: TreeExecutor, job: Job, name: string, how: How, step: StepState): Promise<OwnerAnswer> {
+async function askOnce(
+  tree: TreeExecutor,
+  job: Job,
+  name: string,
+  how: How,
+  step: StepState,
+  signal: AbortSignal,
+): Promise<OwnerAnswer> {
   const { tools } = tree.ports;
   const dispatch_id = dispatchId(job.run.runId, job.instance, step.attempts);
-  const { signal } = job.abort;
   try {
     if (how === "observe") return await tools.observe(name, { dispatch_id, receipt: step.receipt as Json, signal });
     return await tools.lookup(name, { dispatch_id, input: job.request.input, signal });

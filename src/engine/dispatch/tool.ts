@@ -4,20 +4,26 @@ import { type Json, normalizeJson } from "../../domain/json.ts";
 import { secretHandles } from "../../domain/plan/index.ts";
 import { type Failure, failure, type SideEffect } from "../../domain/run.ts";
 import type { StepState } from "../../domain/state.ts";
-import type { Posture, ToolDescriptor, ToolOutcome } from "../../ports/index.ts";
+import type { Posture, ToolDescriptor } from "../../ports/index.ts";
 import type { ToolSpec } from "../program.ts";
 import type { StepRequest } from "../requests.ts";
 import type { TreeExecutor } from "../tree/executor.ts";
 import { approvalWait, repairWait, suspendStep } from "../tree/waiting.ts";
-import { clip } from "../values.ts";
 import { isDropped, type Job } from "../work.ts";
 import type { NotAdmitted } from "./admission.ts";
+import {
+  type Answer,
+  couldNotPlan,
+  type Failed,
+  heardAfterStop,
+  lateResult,
+  reportedFailure,
+  withKind,
+} from "./answers.ts";
 import { authorise, currentPosture, resolveSecrets } from "./authority.ts";
 import { intent } from "./index.ts";
 import { checkOutput } from "./output.ts";
 import { keepReceipt, ownerWord, type Word } from "./owners.ts";
-
-type Answer = ToolOutcome | { readonly type: "threw"; readonly error: unknown } | { readonly type: "timed_out" };
 
 interface Handover {
   readonly spec: ToolSpec;
@@ -44,8 +50,6 @@ interface Admitted {
   /** It would not plan it: nothing was accepted. */
   readonly refused?: Failed;
 }
-
-type Failed = Extract<ToolOutcome, { type: "failed" }>;
 
 export class ToolDispatch {
   readonly #tree: TreeExecutor;
@@ -277,7 +281,7 @@ export class ToolDispatch {
     const answer = await this.#call(job, handover);
     job.ended = true;
     if (isDropped(job)) return this.#afterStop(job, handover, answer);
-    this.#judge(job, handover, answer);
+    await this.#judge(job, handover, answer);
   }
 
   /**
@@ -374,8 +378,9 @@ export class ToolDispatch {
     tree.guard(() => tree.appendLate(late));
   }
 
-  #judge(job: Job, { spec, tool, secrets }: Handover, answer: Answer): void {
+  #judge(job: Job, handover: Handover, answer: Answer): Promise<void> | void {
     const tree = this.#tree;
+    const { spec, tool, secrets } = handover;
     switch (answer.type) {
       case "succeeded":
         return this.#succeed(job, spec, tool, answer.output, secrets);
@@ -393,12 +398,7 @@ export class ToolDispatch {
         return void tree.background(this.#detached(job, spec, answer.kill));
       case "timed_out":
         if (tool.side_effect === "mutating")
-          return suspendStep(
-            tree,
-            job,
-            "outcome unknown",
-            repairWait(tree, job, `no answer within its timeout of ${spec.timeout_ms} ms`),
-          );
+          return this.#unknown(job, handover, `no answer within its timeout of ${spec.timeout_ms} ms`, false);
         return tree.fail(
           job,
           failure("execution_failed", `"${spec.tool}" did not answer within ${spec.timeout_ms} ms`, true),
@@ -406,10 +406,35 @@ export class ToolDispatch {
       case "threw": {
         const text = answer.error instanceof Error ? answer.error.message : String(answer.error);
         if (tool.side_effect === "mutating")
-          return suspendStep(tree, job, "outcome unknown", repairWait(tree, job, `it broke off: ${text}`));
+          return this.#unknown(job, handover, `it broke off: ${text}`, handover.redispatch === 0);
         return tree.fail(job, failure("execution_failed", `"${spec.tool}" broke off`, true), text);
       }
     }
+  }
+
+  /**
+   * R-8: a mutation that did not say what became of it. Its owner is asked where it can tell (table of DESIGN §6), and
+   * what it has never heard of is sent once more where `resend` allows; else a person says.
+   */
+  async #unknown(job: Job, { spec, tool }: Handover, reason: string, resend: boolean): Promise<void> {
+    const tree = this.#tree;
+    // Whoever has taken the tree over meanwhile asks for itself (R-5).
+    if (tree.closed) return;
+    if (!tree.services.lease.mayDispatch()) return tree.broken(tree.leaseLost());
+    // Until its owner has answered it counts as at work: whoever stops the run waits for it.
+    job.ended = false;
+    const word = await ownerWord(tree, job, spec.tool, tool);
+    if (tree.closed || job.run.ended || tree.paused || isDropped(job)) {
+      if (word !== undefined) heardAfterStop(job, spec, word);
+      return;
+    }
+    const step = tree.state(job.run.runId).steps.get(job.instance);
+    const settles = word?.type === "succeeded" || word?.type === "failed" || word?.type === "cancelled";
+    if (step !== undefined && word !== undefined && (settles || (word.type === "absent" && resend)))
+      return void (await this.#applyOwner(job, spec, tool, step, word));
+    job.ended = true;
+    const more = word?.type === "unknown" && word.reason !== undefined ? `; ${word.reason}` : "";
+    suspendStep(tree, job, "outcome unknown", repairWait(tree, job, `${reason}${more}`, word?.type));
   }
 
   #succeed(job: Job, spec: ToolSpec, tool: ToolDescriptor, value: Json, secrets: readonly string[]): void {
@@ -445,56 +470,6 @@ function nextAttempt(tree: TreeExecutor, job: Job): number {
   return (step?.attempts ?? 0) + (fresh ? 1 : 0);
 }
 
-/**
- * What a step's own policy goes by (GD-59): nothing was accepted, or the owner says that trying again may help and is
- * one whose attempts can be told apart. Never a timeout, a denial, an output that does not fit, or an unknown outcome.
- */
-function withKind(reason: Failure, spec: ToolSpec, tool: ToolDescriptor, kind?: string): Failure {
-  if (spec.retry === undefined || !reason.retryable) return reason;
-  if (kind === "unavailable") return { ...reason, kind: "owner_unavailable_before_acceptance" };
-  const told = tool.side_effect !== "mutating" || tool.can_observe || tool.can_lookup;
-  return told ? { ...reason, kind: "owner_reported_retryable" } : reason;
-}
-
-/** An owner's word on an attempt that was told to stop: it has ended, and what it did is kept (GD-40). */
-function heardAfterStop(job: Job, spec: ToolSpec, word: Word): void {
-  if (word.type === "running" || word.type === "unknown") return;
-  job.ended = true;
-  if (word.type === "succeeded" || word.type === "failed") job.late = evidence(spec, [], word);
-}
-
-function couldNotPlan(error: unknown): Failed {
-  const message = error instanceof Error ? error.message : String(error);
-  return { type: "failed", kind: "unavailable", retryable: true, message };
-}
-
 function asked(spec: ToolSpec, tool: ToolDescriptor): Parameters<typeof approvalWait>[2] {
   return { name: spec.tool, side_effect: tool.side_effect, capabilities: [...tool.capabilities, ...spec.capabilities] };
-}
-
-/** RP-41; the tool's own text goes beside the failure, never into it. */
-function reportedFailure(tool: string, answer: Extract<ToolOutcome, { type: "failed" }>): Failure {
-  if (answer.kind === "not_found") return failure("unknown_reference", `there is no tool "${tool}"`);
-  if (answer.kind === "bad_output") return failure("invalid_output", `the output of "${tool}" is not what it declares`);
-  if (answer.kind === "unavailable")
-    return failure("execution_failed", `"${tool}" could not be reached and has taken nothing`, answer.retryable);
-  if (answer.kind === "bad_arguments") return failure("invalid_input", `the arguments do not fit the tool "${tool}"`);
-  return failure("execution_failed", `the tool "${tool}" reported a failure`, answer.retryable);
-}
-
-function lateResult({ spec, secrets }: Handover, answer: Answer): Json | undefined {
-  return answer.type === "failed" || answer.type === "succeeded" ? evidence(spec, secrets, answer) : undefined;
-}
-
-/** In the form in which it may be stored: what could not be a step's output is named and left out (RP-7, RP-42). */
-function evidence(
-  spec: ToolSpec,
-  secrets: readonly string[],
-  said: { readonly type: "succeeded"; readonly output: Json } | { readonly type: "failed"; readonly message: string },
-): Json {
-  if (said.type === "failed") return { type: "failed", message: clip(said.message) };
-  const checked = checkOutput(spec.tool, said.output, undefined, secrets);
-  return checked.ok
-    ? { type: "succeeded", output: checked.output }
-    : { type: "succeeded", unstorable: checked.failure.message };
 }

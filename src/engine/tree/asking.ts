@@ -18,7 +18,9 @@ import { resumeWait } from "./waiting.ts";
 export function liveRun(tree: TreeExecutor, run: ActiveRun): LiveRun {
   return {
     get maxRetries() {
-      return tree.journal.run(run.runId).header.budget.max_retries;
+      const { budget } = tree.journal.run(run.runId).header;
+      // Where a used-up limit is waited for, it is the ledger that says no, and what waits can be raised.
+      return budget.on_exhausted === "suspend" ? Number.POSITIVE_INFINITY : budget.max_retries;
     },
     go: (request) => ask(tree, run, request),
     isOpen: (request) => isOpen(tree, run, request),

@@ -36,6 +36,8 @@ export interface TreeServices {
   readonly trusted: () => boolean;
   readonly workspace: string;
   readonly program: (definition: Definition) => Program;
+  /** Calls of tools and agents are left to other processes. */
+  readonly leaves: boolean;
   readonly log: (level: "info" | "warn" | "error", message: string, details: Record<string, unknown>) => void;
   /** The tree has nothing left to do here; it is released or about to be. */
   readonly onIdle: (tree: TreeExecutor) => void;
@@ -214,7 +216,7 @@ export class TreeExecutor {
     run.host.goLive();
   }
 
-  /** What a replayed program asks for is real from here on; of a paused run only what can be answered is. */
+  /** What a program asks for is real from here on; of a paused run only what can be answered is. */
   goLive(run: ActiveRun): void {
     if (isPaused(this.state(run.runId))) run.host.standBy();
     else run.host.goLive();

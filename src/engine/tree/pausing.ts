@@ -8,11 +8,12 @@ import { isTerminal } from "../../domain/run.ts";
 import { openSteps } from "../../domain/state.ts";
 import { canBeAsked, neverHandedOff } from "../dispatch/owners.ts";
 import { atMost } from "../timing.ts";
+import type { Job } from "../work.ts";
 import type { TreeExecutor } from "./executor.ts";
 import { newWait, repairWaitFor } from "./waiting.ts";
 
-export async function pauseTree(tree: TreeExecutor, payload: JsonObject): Promise<void> {
-  if (tree.paused) return;
+/** Nothing new of the tree is dispatched; resolves when the calls that are `worth` it have settled, or after the grace. */
+export async function quiesce(tree: TreeExecutor, worth: (job: Job) => boolean): Promise<void> {
   tree.paused = true;
   for (const run of tree.runs.values()) {
     run.host.pause();
@@ -25,10 +26,15 @@ export async function pauseTree(tree: TreeExecutor, payload: JsonObject): Promis
   const running = [...tree.runs.values()].flatMap((run) =>
     [...run.jobs.values()].filter((job) => job.stage === "running" && job.request.kind === "step" && !job.ended),
   );
-  if (running.length > 0) {
-    const all = Promise.all(running.map((job) => job.done));
-    await atMost(tree.ports.clock, tree.services.limits.stop_grace_ms, all);
-  }
+  const awaited = running.filter(worth);
+  if (awaited.length === 0) return;
+  const all = Promise.all(awaited.map((job) => job.done));
+  await atMost(tree.ports.clock, tree.services.limits.stop_grace_ms, all);
+}
+
+export async function pauseTree(tree: TreeExecutor, payload: JsonObject): Promise<void> {
+  if (tree.paused) return;
+  await quiesce(tree, () => true);
   if (tree.closed || tree.journal.poisoned !== undefined) return;
   const by = typeof payload.decided_by === "string" ? payload.decided_by : "unknown";
   const why = typeof payload.reason === "string" ? payload.reason : `paused by ${by}`;
@@ -37,7 +43,10 @@ export async function pauseTree(tree: TreeExecutor, payload: JsonObject): Promis
     run.stopping = "paused";
     for (const job of run.jobs.values()) {
       job.stop ??= "paused";
-      if (!job.ended) job.abort.abort(new Error("the run is paused"));
+      if (job.ended) continue;
+      // What it answers from here on is evidence for whoever repairs it.
+      if (job.stage === "running") job.givenUp = true;
+      job.abort.abort(new Error("the run is paused"));
     }
   }
   tree.settleDown();

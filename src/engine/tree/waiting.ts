@@ -9,6 +9,7 @@ import {
   type SideEffect,
   type Wait,
 } from "../../domain/run.ts";
+import { isRaised } from "../../domain/state.ts";
 import { intent, reserveAndQueue } from "../dispatch/index.ts";
 import type { WaitSpec } from "../program.ts";
 import type { Outcome } from "../replay.ts";
@@ -16,6 +17,9 @@ import type { StepRequest, WaitRequest } from "../requests.ts";
 import type { ActiveRun, Job } from "../work.ts";
 import type { TreeExecutor } from "./executor.ts";
 import { wake } from "./parents.ts";
+
+/** The last moment that a date can name: whatever is further away is due then (C18). */
+const END_OF_TIME_MS = 8.64e15;
 
 type NewWait = Omit<Wait, "wait_id" | "run_id" | "since_ms" | "step_id">;
 
@@ -126,8 +130,9 @@ export function openWait(tree: TreeExecutor, job: Job): void {
 
 function describe(tree: TreeExecutor, job: Job, spec: WaitSpec): NewWait {
   const now = tree.now();
-  if (spec.type === "timer") return { type: "timer", due_at_ms: spec.until_ms ?? now + (spec.for_ms ?? 0) };
-  const deadline = spec.deadline_ms === undefined ? undefined : now + spec.deadline_ms;
+  const at = (ms: number): number => Math.min(ms, END_OF_TIME_MS);
+  if (spec.type === "timer") return { type: "timer", due_at_ms: at(spec.until_ms ?? now + (spec.for_ms ?? 0)) };
+  const deadline = spec.deadline_ms === undefined ? undefined : at(now + spec.deadline_ms);
   return {
     type: spec.type,
     prompt: spec.prompt,
@@ -249,12 +254,14 @@ function outcomeOf(wait: Wait, closing: Closing): Outcome {
   };
 }
 
-/** The earliest time at which a wait of the tree wants attention. */
+/** The earliest time at which a wait of the tree wants attention: now, where a used-up limit has been raised. */
 export function nextWakeMs(tree: TreeExecutor): number | undefined {
+  const root = tree.state(tree.rootRunId);
   let next: number | undefined;
   for (const { state } of tree.journal.runs.values()) {
     if (isTerminal(state.status)) continue;
     for (const wait of state.waits) {
+      if (isRaised(root, wait)) return tree.now();
       for (const at of wakesOf(wait)) if (next === undefined || at < next) next = at;
     }
   }

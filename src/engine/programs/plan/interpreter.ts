@@ -283,7 +283,9 @@ class PlanRun {
   /** RP-36: only retryable failures; each further attempt is reserved and recorded before its delay. */
   async #retry(node: Extract<Plan, { type: "retry" }>, path: string, scope: Scope, ctx: ProgramContext): Promise<Json> {
     const key = this.#key("retry", path, scope);
-    const attempts = Math.min(node.max_attempts, this.#definition.budgets.max_retries + 1);
+    const { max_retries, on_exhausted } = this.#definition.budgets;
+    // Where a used-up limit is waited for, the ledger says no to the next retry, and raising it goes on.
+    const attempts = on_exhausted === "suspend" ? node.max_attempts : Math.min(node.max_attempts, max_retries + 1);
     for (let attempt = 1; ; attempt++) {
       try {
         return await this.#node(node.node, childPath(path, "node"), scope, ctx);

@@ -32,7 +32,15 @@ import {
 import { HoldfastError } from "./domain/errors.ts";
 import { type Diagnostic, planEditorSchema } from "./domain/plan/index.ts";
 import type { Budgets, Durability } from "./domain/run.ts";
-import { Driver, Engine, type EngineLimits, openHealingStore, systemClock, systemIds } from "./engine/index.ts";
+import {
+  Driver,
+  Engine,
+  type EngineLimits,
+  openHealingStore,
+  systemClock,
+  systemIds,
+  timedStore,
+} from "./engine/index.ts";
 import type { AgentPort, Clock, Ids, PolicyPort, RunStore, SecretPort, SessionStore, ToolPort } from "./ports/index.ts";
 import {
   type AnyTool,
@@ -133,7 +141,7 @@ async function compose(options: Composition): Promise<Holdfast> {
   const policy =
     options.policy ?? createPolicy(options.permissions === undefined ? {} : { permissions: options.permissions });
   const catalog = catalogOf(options, trusted() ? limits.ceilings.max_concurrency : 64, tools);
-  const opened = options.needStore ? timed(await openStore(options), options.onCommit) : undefined;
+  const opened = options.needStore ? await openStore(options) : undefined;
   const ports = { clock, ids: options.ids ?? systemIds, tools, agents: options.agents, policy };
   const engine =
     opened === undefined
@@ -242,30 +250,6 @@ function lasts(store: HoldfastOptions["store"]): boolean {
   return store === undefined || (typeof store === "string" && sqlitePath(store) !== ":memory:");
 }
 
-type OpenedStore = Awaited<ReturnType<typeof openStore>>;
-
-/** The store with its commits timed, where somebody wants to know. */
-function timed(opened: OpenedStore, onCommit: ((ms: number) => void) | undefined): OpenedStore {
-  if (onCommit === undefined) return opened;
-  const { store } = opened;
-  const commit: RunStore["commit"] = async (group) => {
-    const begun = performance.now();
-    try {
-      return await store.commit(group);
-    } finally {
-      onCommit(performance.now() - begun);
-    }
-  };
-  const watched = new Proxy(store, {
-    get: (target, name) => {
-      if (name === "commit") return commit;
-      const value: unknown = Reflect.get(target, name, target);
-      return typeof value === "function" ? (value.bind(target) as unknown) : value;
-    },
-  });
-  return { ...opened, store: watched };
-}
-
 /** Tools of every kind behind one port. MCP servers are started by the first call, and only where they are trusted. */
 async function toolsOf(options: Composition): Promise<ToolPort> {
   const tools = createToolRegistry([
@@ -304,7 +288,10 @@ async function openStore(
   options: Composition,
 ): Promise<{ store: RunStore & SessionStore; close: () => Promise<void> }> {
   const { store: wanted } = options;
-  if (typeof wanted === "object") return { store: wanted, close: async () => undefined };
+  if (typeof wanted === "object") {
+    const store = options.onCommit === undefined ? wanted : timedStore(wanted, options.onCommit);
+    return { store, close: async () => undefined };
+  }
   const { openSqliteStore } = await import("./stores/sqlite/index.ts");
   const folder = openWorkspaceFolder(options.workspaceRoot);
   const state = options.readOnly === true ? folder.state_dir : undefined;
@@ -314,8 +301,9 @@ async function openStore(
   // GD-31: what is here to stay begins without a store that another holds for now; a command says so and ends.
   const stays = options.worker !== false && options.readOnly !== true;
   const heal = { open, clock: systemClock, ...(options.log === undefined ? {} : { log: options.log }) };
-  const store = stays ? await openHealingStore(heal) : await open();
-  return { store, close: () => store.close() };
+  const opened = stays ? await openHealingStore(heal) : await open();
+  const store = options.onCommit === undefined ? opened : timedStore(opened, options.onCommit);
+  return { store, close: () => opened.close() };
 }
 
 function sqlitePath(url: string): string {

@@ -3,8 +3,9 @@
  * that process. Where another process drives it, its journal tells the same as far as it goes (DESIGN §6).
  */
 import { type Why, type WhyExtra, why } from "../domain/projections/index.ts";
+import { openSteps } from "../domain/questions.ts";
 import { isTerminal } from "../domain/run.ts";
-import { openSteps, type RunState } from "../domain/state.ts";
+import type { RunState } from "../domain/state.ts";
 import { ENGINE_VERSION, standing } from "../engine/index.ts";
 import type { RunRecord } from "../ports/index.ts";
 import { type AccessContext, needEngine, needStore } from "./context.ts";

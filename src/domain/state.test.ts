@@ -3,10 +3,11 @@ import { describe, expect, test } from "vitest";
 import { HoldfastError } from "./errors.ts";
 import type { EventBody, RunEvent } from "./events.ts";
 import { canonicalJson, type Json, type JsonObject } from "./json.ts";
+import { deadlineMs, openSteps, suspensionOf } from "./questions.ts";
 import { isTerminal, type Wait } from "./run.ts";
 import { decodeState, encodeState } from "./snapshot.ts";
 import { drawJournal, foldBodies, HEADER, illegalEvents, legalBodies, nextEvent } from "./state.fixture.ts";
-import { deadlineMs, evolve, initialState, openSteps, type RunState, suspensionOf } from "./state.ts";
+import { evolve, initialState, type RunState } from "./state.ts";
 
 const SEED = { seed: 20260102, numRuns: 150 } as const;
 const journals = fc.array(fc.nat({ max: 10_000 }), { maxLength: 60, size: "max" }).map(drawJournal);

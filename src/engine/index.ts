@@ -6,6 +6,7 @@ export { Engine, type NewRun } from "./engine.ts";
 export { openHealingStore } from "./healing-store.ts";
 export { StepFailure } from "./program.ts";
 export { systemClock, systemIds } from "./system.ts";
+export { timedStore } from "./timed-store.ts";
 export { exportLines, exportSnapshot, type Imported, importJournal, MAX_LINE_BYTES } from "./transfer.ts";
 export { loadHeader, loadRun, readJournal } from "./tree/loading.ts";
 export { type Standing, standing } from "./tree/standing.ts";

@@ -6,8 +6,9 @@
  */
 import type { ErrorCode } from "../errors.ts";
 import type { Json } from "../json.ts";
+import { isRaised, openSteps } from "../questions.ts";
 import { isTerminal, type Wait, type WaitType } from "../run.ts";
-import { isRaised, openSteps, type RunState } from "../state.ts";
+import type { RunState } from "../state.ts";
 import { ACTION_NAMES, type Action, type ActionName } from "./types.ts";
 import { rfc3339 } from "./values.ts";
 

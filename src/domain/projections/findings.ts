@@ -12,9 +12,10 @@
 import type { RunEvent } from "../events.ts";
 import { childRunId, dispatchId } from "../journal.ts";
 import { canonicalJson, hashJson, type Json } from "../json.ts";
+import { openSteps, suspensionOf } from "../questions.ts";
 import type { RunStatus, Wait, WaitType } from "../run.ts";
 import { encodeState } from "../snapshot.ts";
-import { evolve, initialState, openSteps, type RunState, suspensionOf } from "../state.ts";
+import { evolve, initialState, type RunState } from "../state.ts";
 import type { Finding, FindingCode } from "./types.ts";
 
 interface Asked {

@@ -3,8 +3,9 @@
  * by listing fields, never by deleting them (RP-74): what is new in a state stays private until it is listed here.
  */
 import { type Definition, publicPlan } from "../plan/index.ts";
+import { suspensionOf } from "../questions.ts";
 import { BUDGET_FIELDS, type Budgets, type RunHeader, type RunStatus, type Usage, type WaitType } from "../run.ts";
-import { type RunState, type StepState, suspensionOf } from "../state.ts";
+import type { RunState, StepState } from "../state.ts";
 import { actions, decideCancel, decideRestart, type RunView } from "./decisions.ts";
 import type { PublicRun, PublicStep, Run, RunSummary } from "./types.ts";
 import { fullFailure, publicFailure, rfc3339 } from "./values.ts";

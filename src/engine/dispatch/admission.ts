@@ -7,8 +7,8 @@
 
 import type { EventBody } from "../../domain/events.ts";
 import { dispatchId } from "../../domain/journal.ts";
+import { openSteps } from "../../domain/questions.ts";
 import { isTerminal } from "../../domain/run.ts";
-import { openSteps } from "../../domain/state.ts";
 import type { ResourceClaim, Timer } from "../../ports/index.ts";
 import type { TreeExecutor } from "../tree/executor.ts";
 import { newWait } from "../tree/waiting.ts";

@@ -2,7 +2,7 @@
  * A run and the run that started it (R-20): a child that waits makes its parent's step wait for it, and a child that
  * goes on takes its ancestors with it.
  */
-import { haltedSteps, isPaused } from "../../domain/state.ts";
+import { haltedSteps, isPaused } from "../../domain/questions.ts";
 import type { ActiveRun, Job } from "../work.ts";
 import type { TreeExecutor } from "./executor.ts";
 import { suspendStep } from "./waiting.ts";

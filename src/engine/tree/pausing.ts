@@ -4,8 +4,8 @@
  */
 import type { EventBody } from "../../domain/events.ts";
 import type { JsonObject } from "../../domain/json.ts";
+import { openSteps } from "../../domain/questions.ts";
 import { isTerminal } from "../../domain/run.ts";
-import { openSteps } from "../../domain/state.ts";
 import { canBeAsked, neverHandedOff } from "../dispatch/owners.ts";
 import { atMost } from "../timing.ts";
 import type { Job } from "../work.ts";

@@ -5,8 +5,8 @@
  */
 import type { Json, JsonObject } from "../../domain/json.ts";
 import { compileSchema, type Schema } from "../../domain/plan/index.ts";
+import { isPaused } from "../../domain/questions.ts";
 import { BUDGET_FIELDS, type Budgets, type Decision, failure, isTerminal, type Wait } from "../../domain/run.ts";
-import { isPaused } from "../../domain/state.ts";
 import type { Signal } from "../../ports/index.ts";
 import { checkOutput } from "../dispatch/output.ts";
 import type { ActiveRun, Job } from "../work.ts";

@@ -6,8 +6,9 @@
 import type { EventBody } from "../../domain/events.ts";
 import { settleAgent } from "../../domain/ledger.ts";
 import { definitionKey, frontier } from "../../domain/plan/index.ts";
+import { openSteps } from "../../domain/questions.ts";
 import { failure, isTerminal, type StopReason } from "../../domain/run.ts";
-import { openSteps, type RunState, type StepState } from "../../domain/state.ts";
+import type { RunState, StepState } from "../../domain/state.ts";
 import { neverHandedOff } from "../dispatch/owners.ts";
 import { CANCELLED_PREFIX } from "../replay.ts";
 import type { OpenRequest } from "../requests.ts";

@@ -1,6 +1,7 @@
 /** Steps that wait for the outside: how a wait is written down, timed and ended. */
 import { dispatchId } from "../../domain/journal.ts";
 import { hashJson, type Json } from "../../domain/json.ts";
+import { isRaised } from "../../domain/questions.ts";
 import {
   type Decision,
   failure,
@@ -9,7 +10,6 @@ import {
   type SideEffect,
   type Wait,
 } from "../../domain/run.ts";
-import { isRaised } from "../../domain/state.ts";
 import { intent, reserveAndQueue } from "../dispatch/index.ts";
 import type { WaitSpec } from "../program.ts";
 import type { Outcome } from "../replay.ts";

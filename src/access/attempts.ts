@@ -32,8 +32,13 @@ export async function attemptsPage(
   const page = wanted.slice(0, limit);
   const more = wanted.length > page.length || all.length > looked.length || read >= MAX_EVENTS;
   const last = wanted.length > page.length ? page.at(-1) : looked.at(-1);
+  const links = await needStore(context).sessionLinks({ root_run_id: record.root_run_id });
+  const sessions = new Map(links.map(({ dispatch_id, session_id }) => [dispatch_id, session_id]));
   return {
-    attempts: page.map(({ sequence: _, ...attempt }) => attempt),
+    attempts: page.map(({ sequence: _, ...attempt }) => {
+      const session_id = sessions.get(attempt.dispatch_id);
+      return { ...attempt, ...(session_id === undefined ? {} : { session_id }) };
+    }),
     ...(more && last !== undefined ? { next_cursor: writeCursor({ ms: last.sequence, id: record.run_id }) } : {}),
   };
 }

@@ -15,6 +15,7 @@ export type {
   RunRow,
   RunStore,
   Segment,
+  SessionLink,
   Signal,
   SignalKind,
   SnapshotBlob,

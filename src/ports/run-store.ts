@@ -162,6 +162,23 @@ export interface Signal {
   readonly created_at_ms: number;
 }
 
+/**
+ * The agent session in which the work of one attempt goes on (GD-42): for whoever looks at it, and for its owner after
+ * a crash. Kept as long as its tree.
+ */
+export interface SessionLink {
+  readonly root_run_id: string;
+  readonly run_id: string;
+  readonly step_id: string;
+  readonly attempt: number;
+  readonly dispatch_id: string;
+  /** The owner's name of it, 1 to 512 bytes; no session of Holdfast. */
+  readonly session_id: string;
+  /** A parent's session, which attempts use one after the other; any other belongs to one attempt alone. */
+  readonly shared: boolean;
+  readonly created_at_ms: number;
+}
+
 export interface RunQuery {
   readonly session_id?: string;
   readonly status?: readonly RunStatus[];
@@ -261,6 +278,15 @@ export interface RunStore {
     dispatchId: string,
     claims: readonly ResourceClaim[],
   ): Promise<boolean>;
+
+  /**
+   * Ties an attempt to an agent session (GD-42). The same again changes nothing, and the first time stays.
+   * @throws HoldfastError `conflict` when `fence` is not the tree's, the attempt has another session already, or the
+   *   session is another attempt's and not shared by both; nothing is changed then
+   */
+  linkSession(fence: number, link: SessionLink): Promise<void>;
+  /** Links of a tree, or of one agent session, oldest first; at most 1,000. */
+  sessionLinks(of: { root_run_id: string } | { session_id: string }): Promise<readonly SessionLink[]>;
 
   /** Stores a signal, raising the tree's control_version where its kind demands it, and wakes the holder. */
   putSignal(signal: Signal, raisesControl: boolean): Promise<{ control_version: number }>;

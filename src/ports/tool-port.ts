@@ -46,6 +46,11 @@ export interface ToolCall {
    * @throws HoldfastError `conflict` for another receipt of this attempt (kept as evidence), or after it has ended
    */
   readonly receipt: (receipt: Json) => Promise<void>;
+  /**
+   * Says in which agent session the work goes on (GD-42); resolves when it is durable. The same again changes nothing.
+   * @throws HoldfastError `conflict` for another session of this attempt, a session that is another's, or after it ended
+   */
+  readonly link: (session: { readonly session_id: string; readonly shared?: boolean }) => Promise<void>;
 }
 
 /**

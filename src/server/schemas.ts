@@ -346,6 +346,7 @@ export const AttemptPage = z
         status: attemptStatus,
         stage: z.enum(["prepared", "admitted", "cancelling", "abandoned"]).optional(),
         has_receipt: z.boolean(),
+        session_id: z.string().optional(),
         redispatches: count,
         prepared_at_ms: ms,
         admitted_at_ms: ms.optional(),

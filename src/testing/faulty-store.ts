@@ -2,8 +2,8 @@
  * A store with faults: commits that fail in every way R-4 knows, calls that meet a broken disk, and a process that
  * is gone exactly before or after a write. The store underneath keeps what really happened.
  *
- * Writes are counted in the order they are made: every `commit`, `putSignal`, `createSession` and `acquireLeases`, and every claim
- * that took a tree.
+ * Writes are counted in the order they are made: every `commit`, `putSignal`, `createSession`, `acquireLeases` and `linkSession`,
+ * and every claim that took a tree.
  */
 import { HoldfastError } from "../domain/errors.ts";
 import type { RunStore, SessionStore, TreeCommit } from "../ports/index.ts";
@@ -49,7 +49,7 @@ export interface FaultyStore {
 
 const NEVER: Promise<never> = new Promise(() => undefined);
 /** Methods that write something a crash may cut; `renew` and `release` change a lease that time ends anyway. */
-const WRITES: ReadonlySet<string> = new Set(["commit", "putSignal", "createSession", "acquireLeases"]);
+const WRITES: ReadonlySet<string> = new Set(["commit", "putSignal", "createSession", "acquireLeases", "linkSession"]);
 const CLAIMS: ReadonlySet<string> = new Set(["claim", "claimDue"]);
 /** Not calls to the disk. */
 const LOCAL: ReadonlySet<string> = new Set(["watch", "close", "then"]);

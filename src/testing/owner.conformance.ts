@@ -79,6 +79,7 @@ async function send(owner: TestedOwner, port: ToolPort, step: string, more: Part
     posture: "ask",
     signal,
     receipt: async (receipt) => void receipts.push(receipt),
+    link: async () => undefined,
     ...(owner.tool.plan !== undefined && planned?.type === "ready" ? { intent: planned.intent } : {}),
     ...more,
   };

@@ -6,6 +6,7 @@ import { type TestKit, withSkips } from "./kit.ts";
 import { inWorld, type RunStoreSuite, type World } from "./run-store.world.ts";
 import { appending, creating } from "./run-store-appends.conformance.ts";
 import { leasing, signalling } from "./run-store-claims.conformance.ts";
+import { linking } from "./run-store-links.conformance.ts";
 import { reading } from "./run-store-reads.conformance.ts";
 import { claiming } from "./run-store-resources.conformance.ts";
 
@@ -22,6 +23,7 @@ export function runStoreConformance(kit: TestKit, suite: RunStoreSuite): void {
     leasing(kit, scenario);
     signalling(kit, scenario);
     claiming(kit, scenario);
+    linking(kit, scenario);
     reading(kit, scenario);
     done();
   });

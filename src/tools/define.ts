@@ -37,6 +37,11 @@ export interface ToolContext {
   readonly posture: Posture;
   /** Stores proof that the other side accepted the work; durable when it resolves. `observe` gets it back. */
   readonly receipt: (receipt: Json) => Promise<void>;
+  /**
+   * Says in which agent session the work goes on, where it does; durable when it resolves, and shown with the attempt.
+   * `shared`: a parent's session, which other attempts use too; any other belongs to this attempt alone (GD-42).
+   */
+  readonly link: (session: { readonly session_id: string; readonly shared?: boolean }) => Promise<void>;
   /** What `plan` made of this dispatch: the same however often it is sent. Absent for a tool without `plan`. */
   readonly intent?: Json;
 }

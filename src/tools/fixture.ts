@@ -52,6 +52,7 @@ export function toolContext(more: Partial<ToolContext> = {}): ToolContext {
     redispatch: 0,
     posture: "ask",
     receipt: async () => {},
+    link: async () => {},
     ...more,
   };
 }

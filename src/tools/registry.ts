@@ -186,6 +186,7 @@ function contextOf(call: ToolCall): ToolContext {
     redispatch: call.redispatch,
     posture: call.posture,
     receipt: async (receipt) => call.receipt(normalizeJson(receipt)),
+    link: (session) => call.link(session),
     ...(call.intent === undefined ? {} : { intent: call.intent }),
   };
 }

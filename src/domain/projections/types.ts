@@ -165,6 +165,8 @@ export interface AttemptSummary {
   readonly status: "running" | "suspended" | "succeeded" | "failed" | "cancelled";
   readonly stage?: "prepared" | "admitted" | "cancelling" | "abandoned";
   readonly has_receipt: boolean;
+  /** The agent session in which its work goes on, where its owner has said so (GD-42). */
+  readonly session_id?: string;
   /** How often recovery has sent it again. */
   readonly redispatches: number;
   readonly prepared_at_ms: number;

@@ -146,6 +146,36 @@ export async function keepReceipt(tree: TreeExecutor, job: Job, given: Json): Pr
   await tree.journal.barrier();
 }
 
+const MAX_SESSION_BYTES = 512;
+
+/** GD-42: one session an attempt, and only of an attempt that is there and open. @throws HoldfastError `conflict`, `usage` */
+export async function keepLink(
+  tree: TreeExecutor,
+  job: Job,
+  { session_id, shared = false }: { readonly session_id: string; readonly shared?: boolean },
+): Promise<void> {
+  const cannot = `Cannot link "${job.instance}" to a session:`;
+  if (typeof session_id !== "string" || session_id.trim() === "" || Buffer.byteLength(session_id) > MAX_SESSION_BYTES)
+    throw new HoldfastError("usage", `${cannot} its id is not text of 1 to ${MAX_SESSION_BYTES} bytes; give one`);
+  const { runId } = job.run;
+  const step = tree.closed || job.run.ended ? undefined : tree.state(runId).steps.get(job.instance);
+  const open = step?.visit === job.request.visit && (step.status === "running" || step.was === "running");
+  if (step === undefined || !open || job.ended || job.givenUp)
+    throw new HoldfastError("conflict", `${cannot} the attempt has ended; link it while it is at work`);
+  // The attempt is on the disk before anything points at it.
+  await tree.journal.barrier();
+  await tree.ports.store.linkSession(tree.journal.fence, {
+    root_run_id: tree.rootRunId,
+    run_id: runId,
+    step_id: job.instance,
+    attempt: step.attempts,
+    dispatch_id: dispatchId(runId, job.instance, step.attempts),
+    session_id,
+    shared,
+    created_at_ms: tree.now(),
+  });
+}
+
 /** Whether the hand-over of a planned dispatch had not begun: nobody can have accepted it (GD-41). */
 export function neverHandedOff(step: Pick<StepState, "intent" | "handed_off" | "receipt">): boolean {
   return step.intent !== undefined && step.handed_off !== true && step.receipt === undefined;

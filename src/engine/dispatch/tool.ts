@@ -23,7 +23,7 @@ import {
 import { authorise, currentPosture, resolveSecrets } from "./authority.ts";
 import { intent } from "./index.ts";
 import { checkOutput } from "./output.ts";
-import { keepReceipt, ownerWord, type Word } from "./owners.ts";
+import { keepLink, keepReceipt, ownerWord, type Word } from "./owners.ts";
 
 interface Handover {
   readonly spec: ToolSpec;
@@ -330,6 +330,7 @@ export class ToolDispatch {
         ...(approved ? { approved } : {}),
         ...(prepared === undefined ? {} : { intent: prepared }),
         receipt: (receipt) => keepReceipt(tree, job, receipt),
+        link: (session) => keepLink(tree, job, session),
       })
       .then(
         (outcome): Answer => outcome,

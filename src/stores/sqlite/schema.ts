@@ -22,6 +22,7 @@
  *   bundles, artifacts   bytes by hash, written once.
  *   waits      the open waits of runs; `doc` is the wait as JSON.
  *   signals    what others ask of a tree's holder (R-1), in order of arrival.
+ *   session_links  the agent sessions in which attempts go on (GD-42), by dispatch id.
  *   resource_leases  what open attempts have claimed of their workspace (GD-53), by dispatch id.
  *   starts     idempotency keys, per session.
  *
@@ -59,6 +60,22 @@ const BY_NUMBER = new Map(Object.entries(STATUS_NUMBERS).map(([status, number]) 
 export function statusOf(number: number): RunStatus {
   return BY_NUMBER.get(number) ?? "failed";
 }
+
+/** Came after the first databases of version 1, so it is also made in those: older builds do not look at it. */
+export const SESSION_LINKS = `
+CREATE TABLE IF NOT EXISTS session_links (
+  dispatch_id TEXT PRIMARY KEY,
+  root INTEGER NOT NULL,
+  run_id TEXT NOT NULL,
+  step_id TEXT NOT NULL,
+  attempt INTEGER NOT NULL,
+  session_id TEXT NOT NULL,
+  shared INTEGER NOT NULL,
+  created_at_ms INTEGER NOT NULL
+) WITHOUT ROWID;
+CREATE INDEX IF NOT EXISTS session_links_tree ON session_links (root, created_at_ms);
+CREATE INDEX IF NOT EXISTS session_links_session ON session_links (session_id, created_at_ms);
+`;
 
 export const SCHEMA = `
 CREATE TABLE sessions (
@@ -167,6 +184,7 @@ CREATE TABLE resource_leases (
 ) WITHOUT ROWID;
 CREATE INDEX resource_leases_tree ON resource_leases (root, dispatch_id);
 
+${SESSION_LINKS}
 CREATE TABLE starts (
   s INTEGER NOT NULL,
   key TEXT NOT NULL,

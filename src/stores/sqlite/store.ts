@@ -9,6 +9,7 @@ import type {
   RunRecord,
   RunStore,
   Segment,
+  SessionLink,
   SessionPatch,
   SessionRecord,
   SessionStore,
@@ -27,6 +28,7 @@ import { assertGroup, commitGroup, getKeyedStart, getSnapshot, groupLanded, read
 import { acquireLeases, mayAcquire } from "./resource-leases.ts";
 import { getRun, listRuns, treeRuns } from "./runs.ts";
 import { SCHEMA_VERSION } from "./schema.ts";
+import { linkSession, sessionLinks } from "./session-links.ts";
 import { createSession, getSession, listSessions, openRuns, updateSession } from "./sessions.ts";
 import { deleteSignals, listSignals, putSignal, signalExists } from "./signals.ts";
 import {
@@ -210,6 +212,14 @@ export class SqliteStore implements RunStore, SessionStore {
     const act = "claim resources";
     if (!(await this.#connection.read(act, (db) => mayAcquire(db, rootRunId, fence, dispatchId, claims)))) return false;
     return this.#connection.write(act, (db) => acquireLeases(db, rootRunId, fence, dispatchId, claims));
+  }
+
+  linkSession(fence: number, link: SessionLink): Promise<void> {
+    return this.#connection.write("link a session", (db) => linkSession(db, fence, link));
+  }
+
+  sessionLinks(of: { root_run_id: string } | { session_id: string }): Promise<readonly SessionLink[]> {
+    return this.#connection.read("read session links", (db) => sessionLinks(db, of));
   }
 
   async putSignal(signal: Signal, raisesControl: boolean): Promise<{ control_version: number }> {

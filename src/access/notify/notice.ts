@@ -9,6 +9,8 @@ import type { RunRecord, SessionRecord } from "../../ports/index.ts";
 
 export interface Notice extends PublicWait {
   readonly version: 1;
+  /** Its deadline is near: it was told before, and this is the warning that its author asked for. */
+  readonly warning?: true;
   readonly workflow_id: string;
   readonly workflow_revision: number;
   readonly session_id: string;
@@ -38,6 +40,7 @@ export function noticeOf(
 ): Notice {
   return {
     version: 1,
+    ...(wait.warned === true ? { warning: true as const } : {}),
     ...publicWait(wait),
     workflow_id: run.workflow_id,
     workflow_revision: run.workflow_revision,

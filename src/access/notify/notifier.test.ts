@@ -25,6 +25,11 @@ const WORKFLOWS = [
     [{ id: "gate", type: "approval", prompt: "PRIVATE question", details: { word: "PRIVATE details" } }],
     leaf("gate"),
   ),
+  plan(
+    "soon",
+    [{ id: "soon", type: "approval", prompt: "Soon?", deadline_ms: 600_000, warn_ms: 599_700 }],
+    leaf("soon"),
+  ),
   plan("nap", [{ id: "nap", type: "wait", for_ms: 3_600_000 }], leaf("nap")),
   plan(
     "ask",
@@ -112,6 +117,22 @@ async function place(): Promise<Place> {
 }
 
 describe("a webhook", () => {
+  test("R-28 hears of a wait again when its warning is due, and then no more; a process that starts tells it once", async () => {
+    const { open } = await place();
+    const ear = await new Ear().open();
+    const holdfast = await open({ notify: { webhook: { url: ear.url } } });
+    const { run_id } = await holdfast.start({ workflow: "soon", args: {} });
+    await ear.count(2);
+    expect(ear.heard.map(({ notice }) => [notice.run_id, notice.warning, notice.type])).toEqual([
+      [run_id, undefined, "approval"],
+      [run_id, true, "approval"],
+    ]);
+    await holdfast.close();
+    await open({ notify: { webhook: { url: ear.url } } });
+    await ear.count(3);
+    expect(ear.heard[2]?.notice).toMatchObject({ run_id, warning: true });
+  });
+
   test("hears of each wait once, with how to answer, and of nothing private", async () => {
     const { open } = await place();
     const ear = await new Ear().open();

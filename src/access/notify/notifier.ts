@@ -1,6 +1,6 @@
 /**
- * Tells people of waits that they must end (R-30 `notify`): each once it is durable, at least once, and not twice in
- * the life of this process. Nothing waits for it: what hangs is cut off, what fails is tried again a few times, and
+ * Tells people of waits that they must end (R-30 `notify`): each once it is durable, and once more when its warning is
+ * due; at least once, and not twice in the life of this process. Nothing waits for it: what hangs is cut off, what fails is tried again a few times, and
  * what was not told is told when a worker process starts again.
  */
 import type { RunEvent } from "../../domain/events.ts";
@@ -60,8 +60,12 @@ export class Notifier {
   start(): void {
     const { observe, store } = this.#parts;
     this.#leave = [
-      observe((events) => {
-        for (const event of events) if ("wait" in event && event.wait !== undefined) this.#offer(event.wait);
+      observe((events, { waits }) => {
+        for (const event of events) {
+          const warned = event.type === "wait_warned" ? event.wait_id : undefined;
+          const wait = "wait" in event ? event.wait : waits.find(({ wait_id }) => wait_id === warned);
+          if (wait !== undefined) this.#offer(wait);
+        }
       }),
       store.watch(() => {
         this.#stirred = true;
@@ -215,5 +219,5 @@ export class Notifier {
 }
 
 function keyOf(wait: Wait): string {
-  return `${wait.run_id} ${wait.wait_id}`;
+  return `${wait.run_id} ${wait.wait_id}${wait.warned === true ? " warned" : ""}`;
 }

@@ -1,29 +1,25 @@
 /** `Holdfast` over HTTP: the same types and the same errors, with the server's engine behind them. */
 import type {
-  DecisionRequest,
   Holdfast,
   Preview,
   PublicPlan,
   PublicRun,
-  Resolution,
   Run,
   RunChange,
   RunHandle,
   SessionsApi,
   SessionView,
   StartRequest,
-  Verb,
-  WaitsApi,
   WorkflowEntry,
   WorkflowsApi,
 } from "../access/api.ts";
 import { HoldfastError } from "../domain/errors.ts";
 import type { Diagnostic } from "../domain/plan/definition.ts";
-import type { RepairEvidence, Wait } from "../domain/run.ts";
 import { addressOf, BASE, notOffered } from "./addresses.ts";
 import { readFrames } from "./event-stream.ts";
 import { Runs } from "./runs.ts";
 import { type ClientOptions, problemOf, Transport } from "./transport.ts";
+import { waitsOver } from "./waits.ts";
 
 /**
  * Opens a client; nothing is sent yet. What HTTP does not offer (verify, export, import, a store's particulars,
@@ -33,15 +29,16 @@ import { type ClientOptions, problemOf, Transport } from "./transport.ts";
 export function connect(options: ClientOptions): Holdfast {
   const transport = new Transport(options);
   const runs = new Runs(transport);
+  const sessions = sessionsOver(transport);
   const leaving = new AbortController();
   const close = async (): Promise<void> => leaving.abort();
   return {
     start: (request) => start(transport, runs, request),
     run: async (request): Promise<Run> => (await start(transport, runs, request)).result(),
     runs,
-    waits: waitsOver(transport, runs),
+    waits: waitsOver(transport, runs, sessions),
     workflows: workflowsOver(transport),
-    sessions: sessionsOver(transport),
+    sessions,
     changes: (followed = {}, session) =>
       changes(
         transport,
@@ -186,109 +183,6 @@ function sessionsOver(transport: Transport): SessionsApi {
     update: async (idOrName, patch) =>
       sessionOf(await transport.json(addressOf(idOrName), { method: "PATCH", body: patch })),
   };
-}
-
-function waitsOver(transport: Transport, runs: Runs): WaitsApi {
-  const decide = async (
-    kind: "approve" | "deny",
-    runId: string,
-    waitId: string | undefined,
-    request: DecisionRequest,
-    session: string | undefined,
-  ): Promise<Verb> => {
-    if (request.digest === undefined)
-      throw new HoldfastError(
-        "usage",
-        `Cannot ${kind} without the digest of what was shown: give it, as the wait says it`,
-      );
-    const wait_id = waitId ?? (await onlyWait(runs, runId, ["approval", "tool_approval"], session)).wait_id;
-    const { digest, reason } = request;
-    return runs.post(
-      runId,
-      `/waits/${encodeURIComponent(wait_id)}/${kind}`,
-      { digest, ...(reason === undefined ? {} : { reason }) },
-      session,
-    );
-  };
-  const evidence = async (runId: string, stepId: string, session?: string): Promise<RepairEvidence> => {
-    const { waits } = await runs.inspect(runId, session);
-    const found = waits.find((wait) => wait.step_id === stepId)?.evidence;
-    if (found === undefined)
-      throw new HoldfastError("not_possible", `Cannot show evidence: the step "${stepId}" is not in repair`);
-    return found;
-  };
-  return {
-    list: (query = {}) => listWaits(transport, query),
-    approve: (runId, waitId, request, session) => decide("approve", runId, waitId, request, session),
-    deny: (runId, waitId, request, session) => decide("deny", runId, waitId, request, session),
-    answer: async (runId, waitId, request, session) => {
-      const wait_id = waitId ?? (await onlyWait(runs, runId, ["input"], session)).wait_id;
-      return runs.post(runId, `/waits/${encodeURIComponent(wait_id)}/answer`, { value: request.value }, session);
-    },
-    repair: async (runId, stepId, request: Resolution & { digest?: string }, session) => {
-      const { dispatch_id } = await evidence(runId, stepId, session);
-      const { decided_by: _, ...body } = request as Resolution & { digest?: string; decided_by?: string };
-      return runs.post(
-        runId,
-        `/attempts/${dispatch_id}/repair`,
-        { ...body, digest: request.digest ?? (await digestOf(runs, runId, stepId, session)) },
-        session,
-      );
-    },
-    evidence,
-  };
-}
-
-/** The digest of what is shown now, for callers who have just looked at it. */
-async function digestOf(
-  runs: Runs,
-  runId: string,
-  stepId: string,
-  session: string | undefined,
-): Promise<string | undefined> {
-  return (await runs.inspect(runId, session)).waits.find((wait) => wait.step_id === stepId)?.digest;
-}
-
-async function onlyWait(
-  runs: Runs,
-  runId: string,
-  types: readonly Wait["type"][],
-  session: string | undefined,
-): Promise<Wait> {
-  const open = (await runs.inspect(runId, session)).waits.filter(
-    (wait) => types.includes(wait.type) && wait.granted === undefined,
-  );
-  const [one] = open;
-  if (one === undefined)
-    throw new HoldfastError("not_possible", `Cannot decide: nothing of the run ${runId} waits for that`);
-  if (open.length > 1)
-    throw new HoldfastError(
-      "usage",
-      `Cannot tell which wait is meant: ${open.map((wait) => wait.wait_id).join(", ")} are open; name one`,
-    );
-  return one;
-}
-
-type WaitPage = Awaited<ReturnType<WaitsApi["list"]>>;
-
-async function listWaits(transport: Transport, query: NonNullable<Parameters<WaitsApi["list"]>[0]>): Promise<WaitPage> {
-  const { all_sessions, run_id, session = transport.session, ...rest } = query;
-  if (all_sessions !== true)
-    return only(run_id, await transport.json<WaitPage>(`${addressOf(session)}/waits`, { query: rest }));
-  const waits: WaitPage["waits"][number][] = [];
-  for (const each of await sessionsOver(transport).list())
-    waits.push(
-      ...(
-        await transport.json<WaitPage>(`${addressOf(each.session_id)}/waits`, {
-          query: { type: rest.type, limit: rest.limit },
-        })
-      ).waits,
-    );
-  return only(run_id, { waits: waits.sort((a, b) => a.since_ms - b.since_ms) });
-}
-
-function only(run_id: string | undefined, page: WaitPage): WaitPage {
-  return run_id === undefined ? page : { ...page, waits: page.waits.filter((wait) => wait.run_id === run_id) };
 }
 
 /** One connection: it has no history to resume from, so a cut ends it and the caller reads its list anew. */

@@ -1,0 +1,94 @@
+// The command line and the client beside a real `holdfast serve`: what they answer is what they answer without one.
+import { readFileSync, writeFileSync } from "node:fs";
+import { afterEach, describe, expect, test } from "vitest";
+import type { Place } from "./cli.fixture.ts";
+import { type RunDoc, runWhen, type ServedPlace, serveIn, trustedPlace } from "./serving.fixture.ts";
+
+const places: Place[] = [];
+const servers: ServedPlace[] = [];
+afterEach(async () => {
+  for (const { run } of servers.splice(0)) {
+    run.child.kill("SIGKILL");
+    await run.ended;
+  }
+  for (const place of places.splice(0)) place.remove();
+});
+
+async function beside(more = ""): Promise<{ place: Place } & ServedPlace> {
+  const place = await trustedPlace(more);
+  places.push(place);
+  const served = await serveIn(place);
+  servers.push(served);
+  return { place, ...served };
+}
+
+const written = (place: Place) => readFileSync(place.file("written.txt"), "utf8");
+
+describe("GD-74 repairs", () => {
+  const inWords = {
+    succeeded: ["--succeeded", "--output-file", "right.json"],
+    failed: ["--failed", "it never arrived"],
+    cancelled: ["--cancelled", "stopped by hand"],
+    retry: ["--retry", "nothing had happened"],
+  };
+  const outcomes = {
+    succeeded: { status: "succeeded", output: { id: 1 } },
+    failed: { status: "failed", failure: { code: "execution_failed", message: "it never arrived" } },
+    cancelled: { status: "failed", failure: { code: "cancelled", message: "stopped by hand" } },
+    retry: { status: "succeeded", output: { id: 7 } },
+  };
+
+  test("all four by the command line, each of the attempt that was shown, and the same again is the same", async () => {
+    const { place } = await beside();
+    place.write("right.json", '{"id": 1}');
+    for (const [word, flags] of Object.entries(inWords)) {
+      const lost = await place.call("run", "lost", "--json");
+      const run = JSON.parse(lost.stdout) as RunDoc;
+      expect([lost.status, run.waits[0]?.type]).toEqual([3, "repair"]);
+      if (word === "retry") place.write("known", "");
+      const digest = run.waits[0]?.digest ?? "";
+      const done = await place.call("repair", run.run_id, "lose", ...flags, "--digest", digest.slice(0, 12), "--json");
+      expect([word, done.status, done.stderr]).toEqual([
+        word,
+        outcomes[word as "retry"].status === "failed" ? 1 : 0,
+        "",
+      ]);
+      expect(JSON.parse(done.stdout)).toMatchObject(outcomes[word as "retry"]);
+      if (word === "succeeded")
+        expect((await place.call("repair", run.run_id, "lose", ...flags, "--digest", digest)).status).toBe(0);
+    }
+    expect(written(place)).toBe("x\n".repeat(5));
+  });
+
+  test("all four by holdfast/client; the dispatch that is named is the one that is repaired", async () => {
+    const { place, client } = await beside();
+    const answers = [
+      { resolution: "succeeded", output: { id: 1 } },
+      { resolution: "failed", message: "it never arrived" },
+      { resolution: "cancelled", message: "stopped by hand" },
+      { resolution: "retry", reason: "nothing had happened" },
+    ] as const;
+    for (const answer of answers) {
+      const run = await client.run({ workflow: "lost" });
+      const [wait] = run.waits;
+      if (answer.resolution === "retry") {
+        // The attempt that was looked at gives way to another one before the answer arrives.
+        await client.waits.repair(run.run_id, "lose", { ...answer, decided_by: "os:me" });
+        const next = await runWhen(
+          client,
+          run.run_id,
+          ({ waits }) =>
+            waits[0]?.digest !== undefined && waits[0].evidence?.dispatch_id !== wait?.evidence?.dispatch_id,
+        );
+        const stale = { resolution: "failed", message: "no", decided_by: "os:me" } as const;
+        await expect(
+          client.waits.repair(run.run_id, "lose", { ...stale, dispatch_id: wait?.evidence?.dispatch_id as string }),
+        ).rejects.toMatchObject({ code: "conflict" });
+        expect((await client.runs.inspect(run.run_id)).waits[0]?.digest).toBe(next.waits[0]?.digest);
+        writeFileSync(place.file("known"), "");
+      }
+      await client.waits.repair(run.run_id, "lose", { ...answer, decided_by: "os:me" });
+      expect(await client.runs.drive(run.run_id)).toMatchObject(outcomes[answer.resolution]);
+    }
+  });
+});

@@ -1,7 +1,7 @@
 /** Moving a run to where nothing but a person can move it, and following it wherever it is moved (interfaces §2). */
 import { HoldfastError } from "../domain/errors.ts";
 import type { RunEvent } from "../domain/events.ts";
-import { isTerminal, type Wait, type WaitType } from "../domain/run.ts";
+import { endsByItself, isLetGo, isTerminal } from "../domain/run.ts";
 import { isTerminalEvent } from "../domain/state.ts";
 import type { RunRecord } from "../ports/index.ts";
 import { type AccessContext, needEngine, needStore } from "./context.ts";
@@ -9,8 +9,6 @@ import { readEvents } from "./views.ts";
 
 /** How long to wait for a change that nobody told us of. */
 const POLL_MS = 250;
-/** Waits that time ends by itself. */
-const TIMED: readonly WaitType[] = ["timer", "child"];
 
 export interface DriveOptions {
   readonly signal?: AbortSignal;
@@ -84,15 +82,10 @@ function isAborted(signal: AbortSignal | undefined): boolean {
   return signal?.aborted ?? false;
 }
 
-/** Nothing of it could begin, and it is tried again by itself (GD-27): no person is asked. */
-function isLetGo(wait: Wait): boolean {
-  return wait.type === "recovery" && wait.due_at_ms !== undefined;
-}
-
 /** When time alone moves a suspended run on; undefined when something else has to. */
 async function nextTimeMs(context: AccessContext, record: RunRecord): Promise<number | undefined> {
   const waits = await needStore(context).listWaits({ root_run_id: record.root_run_id, limit: 200 });
-  if (waits.length === 0 || waits.some((wait) => !TIMED.includes(wait.type) && !isLetGo(wait))) return undefined;
+  if (waits.length === 0 || !waits.every(endsByItself)) return undefined;
   const due = waits.map((wait) => wait.due_at_ms).filter((at): at is number => at !== undefined);
   return due.length === 0 ? undefined : Math.min(...due);
 }

@@ -34,7 +34,7 @@ import { findRun } from "./finding.ts";
 import { artifactOf, journalLines, stepsPage } from "./history.ts";
 import { preflightError, refusedToday } from "./preflight.ts";
 import { whyRun } from "./reasons.ts";
-import { shownWait } from "./shown-wait.ts";
+import { shownWaits } from "./shown-wait.ts";
 import { create, rootOf, type Started, tightened } from "./starting.ts";
 import { loadState, readEvents, recordOf, viewOf } from "./views.ts";
 
@@ -66,8 +66,9 @@ async function shown(
 
 export async function inspectRun(context: AccessContext, runId: string, session?: string): Promise<Run> {
   const { record, owner } = await recordOf(context, runId, session);
-  const run = operatorRun(...(await shown(context, record, await viewOf(context, record))));
-  return { ...run, waits: run.waits.map((wait) => shownWait(wait, record, owner.workspace)) };
+  const view = await viewOf(context, record);
+  const run = operatorRun(...(await shown(context, record, view)));
+  return { ...run, waits: shownWaits(view, owner.workspace) };
 }
 
 export async function getRun(context: AccessContext, runId: string, session?: string): Promise<PublicRun> {

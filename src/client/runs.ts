@@ -15,7 +15,7 @@ import type {
 } from "../access/api.ts";
 import { HoldfastError } from "../domain/errors.ts";
 import type { Json } from "../domain/json.ts";
-import { isTerminal, type WaitType } from "../domain/run.ts";
+import { endsByItself, isTerminal } from "../domain/run.ts";
 import { addressOf, notOffered } from "./addresses.ts";
 import { followRun } from "./event-stream.ts";
 import { pause, type Sent, type Transport } from "./transport.ts";
@@ -25,8 +25,6 @@ const MAX_SUFFIX_PAGES = 25;
 const MIN_SUFFIX = 6;
 /** A queued run that nobody takes for so long is asked to be driven by the server itself. */
 const QUEUED_MS = 2_000;
-/** Waits that time ends by itself. */
-const TIMED: readonly WaitType[] = ["timer", "child"];
 
 export class Runs implements RunsApi {
   readonly #transport: Transport;
@@ -204,8 +202,7 @@ export class Runs implements RunsApi {
     for (;;) {
       const run = await this.inspect(runId, session);
       if (isTerminal(run.status) || signal?.aborted === true) return run;
-      if (run.status === "suspended" && !(run.waits.length > 0 && run.waits.every((wait) => TIMED.includes(wait.type))))
-        return run;
+      if (run.status === "suspended" && !goesOnByItself(run)) return run;
       const moved = await this.#moved(run, signal, run.status === "queued" && !asked ? QUEUED_MS : undefined, session);
       if (moved || run.status !== "queued" || asked) continue;
       asked = true;
@@ -379,6 +376,12 @@ export class Runs implements RunsApi {
   async import(): Promise<never> {
     throw notOffered("import runs");
   }
+}
+
+/** As where a run is driven: neither it nor any run below it waits for a person. */
+function goesOnByItself({ waits }: Run): boolean {
+  const held = waits.flatMap((wait) => wait.child_waits ?? [wait]);
+  return held.length > 0 && held.every(endsByItself);
 }
 
 function withReason(reason: string | undefined): { readonly reason?: string } {

@@ -183,6 +183,18 @@ export interface Wait {
   readonly started_by?: string;
   readonly origin?: RunHeader["origin"];
   readonly workspace?: string;
+  /** Of a wait for a child run: what that run and those below it wait for, oldest first. */
+  readonly child_waits?: readonly Wait[];
+}
+
+/** Nothing of it could begin, and it is tried again by itself (GD-27): no person is asked. */
+export function isLetGo(wait: Wait): boolean {
+  return wait.type === "recovery" && wait.due_at_ms !== undefined;
+}
+
+/** Whether a wait ends without anybody's doing: by time, or as a child run goes on. */
+export function endsByItself(wait: Wait): boolean {
+  return wait.type === "timer" || wait.type === "child" || isLetGo(wait);
 }
 
 /** Why a run tree is being stopped. */

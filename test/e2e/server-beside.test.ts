@@ -92,3 +92,38 @@ describe("GD-74 repairs", () => {
     }
   });
 });
+
+describe("a child run that waits for a person", () => {
+  const commands = {
+    "gate-parent": "approve",
+    "order-parent": "answer",
+    "lost-parent": "repair",
+  };
+
+  async function tellsTheCommand(place: Place): Promise<void> {
+    for (const [workflow, verb] of Object.entries(commands)) {
+      const stopped = await place.call("run", workflow);
+      expect([workflow, stopped.status, stopped.stderr]).toEqual([workflow, 3, expect.any(String)]);
+      const run = await place.json<RunDoc>("show", `last:${workflow}`);
+      const child = run.waits[0]?.child_run_id as string;
+      const command = [verb, child, verb === "repair" ? "lose" : "w-"].join(" ");
+      expect(stopped.stderr).toContain(command);
+    }
+    expect((await place.call("run", "blink-parent")).status).toBe(0);
+  }
+
+  test("stops a command that follows its parent, beside a server as without one, with what answers it", async () => {
+    const { place, client } = await beside();
+    await tellsTheCommand(place);
+    const run = await client.runs.inspect(await client.runs.find("last:order-parent"));
+    const [asked] = run.waits[0]?.child_waits ?? [];
+    await client.waits.answer(asked?.run_id as string, asked?.wait_id, { value: { n: 3 }, decided_by: "os:me" });
+    expect(await client.runs.drive(run.run_id)).toMatchObject({ status: "succeeded", output: { n: 3 } });
+  });
+
+  test("without a server", async () => {
+    const place = await trustedPlace();
+    places.push(place);
+    await tellsTheCommand(place);
+  });
+});

@@ -101,7 +101,7 @@ plan: {type: sequence, nodes: [{type: step, step: a}, {type: step, step: b}]}
     ["gate", "order", "blink", "lost"].map((child) => [
       `${child}-parent`,
       `steps:
-  - {id: child, type: workflow, workflow_id: ${child}, workflow_revision: 1, args: {}}
+  - {id: child, type: workflow, workflow_id: ${child}, revision: 1, args: {}}
 plan: {type: step, step: child}
 `,
     ]),

@@ -6,7 +6,7 @@ import { type Context, commandLine } from "../context.ts";
 import { type Column, table } from "../table.ts";
 import type { Style } from "../terminal.ts";
 import { ago, count, elapsed, jsonText, oneLine, printable } from "../text.ts";
-import { waitCommands, waitLines } from "./wait.ts";
+import { heldBy, waitCommands, waitLines } from "./wait.ts";
 
 /** The output on stdout: text as it is under `raw`, else indented JSON. */
 export function outputText(output: Json, raw = false): string {
@@ -50,7 +50,7 @@ export function endLines(run: Run, context: Context, workspace: string): string[
   const shown = { workspace, nowMs: context.process.now(), style };
   return [
     head,
-    ...run.waits.flatMap((wait) => [
+    ...heldBy(run.waits).flatMap((wait) => [
       ...waitLines(wait, shown),
       ...waitCommands(wait, context, run.actions).map((c) => `  ${c}`),
     ]),
@@ -82,7 +82,7 @@ export function runLines(run: Run, context: Context, workspace: string, all: boo
   if (run.failure !== undefined) lines.push(field("failure", `${run.failure.code}: ${printable(run.failure.message)}`));
   lines.push("", ...stepLines(run, context, all));
   const shown = { workspace, nowMs: now, style };
-  for (const wait of run.waits)
+  for (const wait of heldBy(run.waits))
     lines.push("", ...waitLines(wait, shown), ...waitCommands(wait, context, run.actions).map((c) => `  ${c}`));
   const may = actionLines(run.actions, run, context);
   if (may.length > 0) lines.push("", style.dim("May be done now:"), ...may);

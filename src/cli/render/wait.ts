@@ -93,6 +93,11 @@ function deadline(wait: Wait, nowMs: number): string | undefined {
   return when === undefined ? undefined : `${when}; silence is No`;
 }
 
+/** What really holds a run: in place of a wait for a child run, what is waited for below it. */
+export function heldBy(waits: readonly Wait[]): readonly Wait[] {
+  return waits.flatMap((wait) => wait.child_waits ?? [wait]);
+}
+
 /**
  * The commands that end the wait, ready to copy.
  * @param actions of its run, where they are known: a command that would be refused is not offered (DESIGN §9)
@@ -119,6 +124,7 @@ export function waitCommands(wait: Wait, context: Context, actions: readonly Act
         ? []
         : [commandLine(context, "resume", wait.run_id)];
     case "child":
+      if (wait.child_waits !== undefined) return wait.child_waits.flatMap((below) => waitCommands(below, context));
       return wait.child_run_id === undefined ? [] : [commandLine(context, "why", wait.child_run_id)];
     default:
       return [commandLine(context, "why", wait.run_id)];

@@ -197,7 +197,6 @@ async function pauseRun(
       ...(options.reason === undefined ? {} : { reason: options.reason }),
       decided_by: options.decided_by ?? "unknown",
     }),
-    waitMs: 10_000,
   });
 }
 

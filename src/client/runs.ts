@@ -25,6 +25,8 @@ const MAX_SUFFIX_PAGES = 25;
 const MIN_SUFFIX = 6;
 /** A queued run that nobody takes for so long is asked to be driven by the server itself. */
 const QUEUED_MS = 2_000;
+/** How often a run that is being cancelled is looked at. */
+const CANCEL_LOOK_MS = 250;
 
 export class Runs implements RunsApi {
   readonly #transport: Transport;
@@ -228,14 +230,16 @@ export class Runs implements RunsApi {
   }
 
   async cancel(runId: string, options: Parameters<RunsApi["cancel"]>[1] = {}, session?: string): Promise<Verb> {
-    const verb = await this.#verb(runId, "cancel", withReason(options.reason), session);
+    // The time is for all of it: the first answer may take 5 s of it.
     const until = performance.now() + (options.wait_ms ?? 0);
+    const verb = await this.#verb(runId, "cancel", withReason(options.reason), session);
     let { run } = verb;
-    while (verb.pending && !isTerminal(run.status) && performance.now() < until) {
-      await pause(250);
+    while (verb.pending && !isTerminal(run.status) && !standsInRepair(run) && performance.now() < until) {
+      await pause(Math.max(0, Math.min(CANCEL_LOOK_MS, until - performance.now())));
       run = await this.inspect(runId, session);
     }
-    return isTerminal(run.status) ? { run, pending: false } : { ...verb, run };
+    const heard = isTerminal(run.status) || run.waits.some((wait) => wait.stop_reason === "cancelled");
+    return heard ? { run, pending: false } : { ...verb, run };
   }
 
   pause(runId: string, options: { reason?: string } = {}, session?: string): Promise<Verb> {
@@ -376,6 +380,12 @@ export class Runs implements RunsApi {
   async import(): Promise<never> {
     throw notOffered("import runs");
   }
+}
+
+/** What was at work did not end in time: only a person's word on it ends the run now. */
+function standsInRepair({ status, waits }: Run): boolean {
+  const held = waits.flatMap((wait) => wait.child_waits ?? [wait]);
+  return status === "suspended" && held.some(({ type }) => type === "repair" || type === "tool_running");
 }
 
 /** As where a run is driven: neither it nor any run below it waits for a person. */

@@ -1,24 +1,24 @@
 // The command line and the client beside a real `holdfast serve`: what they answer is what they answer without one.
-import { readFileSync, writeFileSync } from "node:fs";
+import { existsSync, readFileSync, writeFileSync } from "node:fs";
 import { afterEach, describe, expect, test } from "vitest";
-import type { Place } from "./cli.fixture.ts";
+import type { Ended, Going, Place } from "./cli.fixture.ts";
 import { type RunDoc, runWhen, type ServedPlace, serveIn, trustedPlace } from "./serving.fixture.ts";
 
 const places: Place[] = [];
-const servers: ServedPlace[] = [];
+const going: Going[] = [];
 afterEach(async () => {
-  for (const { run } of servers.splice(0)) {
-    run.child.kill("SIGKILL");
-    await run.ended;
+  for (const { child, ended } of going.splice(0)) {
+    child.kill("SIGKILL");
+    await ended;
   }
   for (const place of places.splice(0)) place.remove();
 });
 
-async function beside(more = ""): Promise<{ place: Place } & ServedPlace> {
-  const place = await trustedPlace(more);
+async function beside(more?: string, graceMs?: number): Promise<{ place: Place } & ServedPlace> {
+  const place = await trustedPlace(more, graceMs);
   places.push(place);
   const served = await serveIn(place);
-  servers.push(served);
+  going.push(served.run);
   return { place, ...served };
 }
 
@@ -125,5 +125,37 @@ describe("a child run that waits for a person", () => {
     const place = await trustedPlace();
     places.push(place);
     await tellsTheCommand(place);
+  });
+});
+
+describe("R-1 how long an answer takes", () => {
+  /** The answer, and how long it took, ms. */
+  async function timed(place: Place, ...words: string[]): Promise<Ended & { readonly tookMs: number }> {
+    const begun = performance.now();
+    return { ...(await place.call(...words)), tookMs: performance.now() - begun };
+  }
+
+  test("R-12 a cancel is answered once the run stands in repair, though its server was late", async () => {
+    // Longer than the server waits before it answers "pending".
+    const { place, client } = await beside("", 6_000);
+    const { run_id } = await client.start({ workflow: "stuck" });
+    await runWhen(client, run_id, () => existsSync(place.file("stuck.txt")));
+    const cancelled = await timed(place, "cancel", run_id);
+    expect([cancelled.status, cancelled.stdout]).toEqual([3, expect.stringContaining("suspended")]);
+    expect(cancelled.stderr).toContain(`repair ${run_id} write`);
+    expect(cancelled.tookMs).toBeLessThan(15_000);
+  });
+
+  test("a pause of a run whose process is stopped is pending after 5 s", async () => {
+    const place = await trustedPlace();
+    places.push(place);
+    const following = place.start(["run", "slow", "-v"]);
+    going.push(following);
+    await following.said("hold");
+    following.child.kill("SIGSTOP");
+    const paused = await timed(place, "pause", "last");
+    expect([paused.status, paused.stderr]).toEqual([3, expect.stringContaining("has not answered yet")]);
+    expect(paused.tookMs).toBeGreaterThan(4_900);
+    expect(paused.tookMs).toBeLessThan(8_500);
   });
 });

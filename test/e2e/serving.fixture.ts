@@ -17,7 +17,7 @@ const until = async (file: string, signal?: AbortSignal) => {
 };
 export default {
   permissions: { read: "allow", write: "allow", publish: "ask" },
-  limits: { stop_grace_ms: 300 },
+  limits: { stop_grace_ms: GRACE },
   tools: [
     defineTool({
       name: "lose",
@@ -124,10 +124,10 @@ export interface RunDoc {
   }[];
 }
 
-/** @param more further keys of the configuration, as its text */
-export async function trustedPlace(more = ""): Promise<Place> {
+/** @param more further keys of the configuration, as its text; @param graceMs how long a stop waits */
+export async function trustedPlace(more = "", graceMs = 300): Promise<Place> {
   const place = new Place();
-  place.write("holdfast.config.ts", CONFIG.replace("MORE", more));
+  place.write("holdfast.config.ts", CONFIG.replace("MORE", more).replace("GRACE", String(graceMs)));
   for (const [id, body] of Object.entries(WORKFLOWS))
     place.write(`.holdfast/workflows/${id}.yaml`, `workflow_schema: 1\nid: ${id}\nrevision: 1\n${body}`);
   const trusted = await place.call("trust", "--yes");

@@ -3,10 +3,9 @@ import type { Holdfast, Run } from "../../access/api.ts";
 import { HoldfastError } from "../../domain/errors.ts";
 import { isTerminal } from "../../domain/run.ts";
 import { type Context, decider, withWorkspace } from "../context.ts";
-import { openRepairs } from "../decide.ts";
 import { EXIT, showError } from "../output.ts";
 import { statusText } from "../render/run.ts";
-import { waitCommands } from "../render/wait.ts";
+import { heldBy, waitCommands } from "../render/wait.ts";
 
 /** How long `cancel` waits for what was running to stop (interfaces §2). */
 const WAIT_MS = 30_000;
@@ -25,7 +24,7 @@ export async function run(context: Context): Promise<number> {
 async function cancelOne(context: Context, holdfast: Holdfast, runId: string, document: boolean): Promise<number> {
   const cancelled = await request(context, holdfast, runId);
   if (context.out.json && document) context.out.document(cancelled);
-  return await report(context, holdfast, cancelled);
+  return report(context, cancelled);
 }
 
 async function request(context: Context, holdfast: Holdfast, runId: string): Promise<Run> {
@@ -38,19 +37,19 @@ async function request(context: Context, holdfast: Holdfast, runId: string): Pro
   return run;
 }
 
-async function report(context: Context, holdfast: Holdfast, run: Run): Promise<number> {
+function report(context: Context, run: Run): number {
   if (!context.out.json) context.out.print(`${statusText(run.status, context.out.style)}  run ${run.run_id}`);
   if (run.status === "cancelled") return EXIT.succeeded;
   if (isTerminal(run.status)) {
     context.out.note("It had ended before the cancel arrived.");
     return EXIT.failed;
   }
-  const repairs = run.status === "suspended" ? await openRepairs(holdfast, run) : [];
+  const repairs = heldBy(run.waits).filter(({ type }) => type === "repair" || type === "tool_running");
   if (repairs.length === 0) context.out.note("Asked for, and kept: what was running has not stopped yet.");
   else
     context.out.tell(
       "Asked for, and kept: whether a step took effect is unknown. The run ends as cancelled once that is said:",
-      ...repairs.flatMap((wait) => waitCommands(wait, context).map((command) => `  ${command}`)),
+      ...repairs.flatMap((wait) => waitCommands(wait, context)).map((command) => `  ${command}`),
     );
   return EXIT.suspended;
 }
@@ -63,7 +62,7 @@ async function cancelAll(context: Context, holdfast: Holdfast, ids: readonly str
     try {
       const run = await request(context, holdfast, runId);
       runs.push(run);
-      worst = Math.max(worst, await report(context, holdfast, run));
+      worst = Math.max(worst, report(context, run));
     } catch (error) {
       if (!HoldfastError.is(error)) throw error;
       worst = Math.max(worst, showError({ ...context.out, json: false }, error, ["cancel"]));

@@ -2,7 +2,6 @@
  * The package's face and composition root: the only place, beside the command line, where the rooms are wired
  * together (DESIGN §3, R-39).
  */
-import { userInfo } from "node:os";
 import { join } from "node:path";
 import type { HandlerOptions, Holdfast } from "./access/api.ts";
 import {
@@ -26,6 +25,7 @@ import {
   loadConfig as loadConfigFile,
   openTrust,
   openWorkspaceFolder,
+  osUser,
   prepareState,
   trustedOnce,
 } from "./config/index.ts";
@@ -234,15 +234,6 @@ function notifierOf(
     },
     notify,
   );
-}
-
-function osUser(): string {
-  try {
-    return `os:${userInfo().username}`;
-  } catch {
-    // A user id without an entry in the user database, as in some containers.
-    return `os:${process.getuid?.() ?? "unknown"}`;
-  }
 }
 
 /** Whether the store outlives the process; what belongs beside it then goes to the state folder. */

@@ -367,6 +367,8 @@ export interface RunChange {
 export interface Caller {
   readonly name: string;
   readonly role: "observer" | "operator";
+  /** Whose word it is in journals (R-40); default `token:` and the name. */
+  readonly principal?: string;
 }
 
 export interface HandlerOptions {

@@ -3,6 +3,7 @@
 export { importConfig } from "./code.ts";
 export type { ConfigLimits, ConfigNotify, ConfigPermission, ConfigTool, HoldfastConfig } from "./definition.ts";
 export { configEditorSchema, type LoadedConfig, type LoadOptions, loadConfig, type ReadDocument } from "./load.ts";
+export { osUser } from "./os-user.ts";
 export { INSTANCE_HEADER, isLive, readServerFile, type ServerFile, serverFilePath } from "./server-file.ts";
 export { openTrust, type TrustedWorkspace, type TrustList, trustedOnce } from "./trust.ts";
 export {

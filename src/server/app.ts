@@ -238,7 +238,7 @@ async function perform(context: ServerContext, here: Route, going: Going): Promi
     body: body.value,
     caller,
     operator,
-    decided_by: `token:${caller?.name ?? "none"}`,
+    decided_by: caller?.principal ?? `token:${caller?.name ?? "none"}`,
     request,
     url,
     key,

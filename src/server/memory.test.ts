@@ -86,8 +86,8 @@ describe("tokens", () => {
     expect(bearerOf(request("bearer abc"))).toBe("abc");
     for (const bad of ["abc", "Basic abc", "Bearer", "Bearer a b", "Bearer a, Bearer b", `Bearer ${"a".repeat(600)}`])
       expect([bad, bearerOf(request(bad))]).toEqual([bad, undefined]);
-    const own = tokenAuthenticator("own", new TokenFolder(folder));
-    expect(own(request("Bearer own"))).toEqual({ name: "local", role: "operator" });
+    const own = tokenAuthenticator({ secret: "own", principal: "os:ada" }, new TokenFolder(folder));
+    expect(own(request("Bearer own"))).toEqual({ name: "local", role: "operator", principal: "os:ada" });
     expect(own(request("Bearer owns"))).toBeUndefined();
   });
 });

@@ -30,7 +30,7 @@ export interface Asked<P = unknown, Q = unknown, B = unknown> {
   /** On public routes there may be none; everywhere else there is. */
   readonly caller: Caller | undefined;
   readonly operator: boolean;
-  /** `token:NAME`, for the journal (R-40). */
+  /** `token:NAME`, or `os:USER` for the server's own token: for the journal (R-40). */
   readonly decided_by: string;
   readonly request: Request;
   readonly url: URL;

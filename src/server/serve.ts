@@ -1,7 +1,7 @@
 /** A whole local server: tokens, state files, the HTTP interface on a socket, and their end in the right order. */
 import { randomUUID } from "node:crypto";
 import type { Holdfast } from "../access/api.ts";
-import { INSTANCE_HEADER, serverFilePath } from "../config/index.ts";
+import { INSTANCE_HEADER, osUser, serverFilePath } from "../config/index.ts";
 import { createApp } from "./app.ts";
 import { CursorSigner } from "./cursors.ts";
 import { hostNames, isLoopback } from "./gate.ts";
@@ -56,7 +56,7 @@ export async function startServer(options: ServeOptions): Promise<RunningServer>
   const app = createApp({
     holdfast,
     version: serverVersion,
-    authenticate: tokenAuthenticator(token, new TokenFolder(stateDir)),
+    authenticate: tokenAuthenticator({ secret: token, principal: osUser() }, new TokenFolder(stateDir)),
     hosts: () => hosts,
     cursors: new CursorSigner(serverSecret(stateDir)),
     keys: new KeyMemory(keyMemoryPath(stateDir)),

@@ -24,7 +24,7 @@ interface StoredToken extends TokenInfo {
   readonly hash: string;
 }
 
-/** The name under which the server's own token acts. */
+/** The name of the server's own token in logs. */
 export const LOCAL = "local";
 const NAME = /^[a-z0-9][a-z0-9._-]{0,63}$/i;
 const MAX_TOKENS = 1_000;
@@ -149,16 +149,24 @@ export function bearerOf(request: Request): string | undefined {
   return /^Bearer ([\x21-\x2b\x2d-\x7e]+)$/i.exec(header)?.[1];
 }
 
+/** The token in `server.json`, which only the user that serves can read: its word is that user's. */
+export interface OwnToken {
+  readonly secret: string;
+  /** `os:USER`, as on the command line without a server. */
+  readonly principal: string;
+}
+
 /** Compares with the server's own token and with the named ones. */
 export function tokenAuthenticator(
-  own: string | undefined,
+  own: OwnToken | undefined,
   named: TokenFolder | undefined,
 ): (request: Request) => Caller | undefined {
-  const ownHash = own === undefined ? undefined : hashOf(own);
+  const ownHash = own === undefined ? undefined : hashOf(own.secret);
   return (request) => {
     const token = bearerOf(request);
     if (token === undefined) return undefined;
-    if (ownHash !== undefined && timingSafeEqual(ownHash, hashOf(token))) return { name: LOCAL, role: "operator" };
+    if (own !== undefined && ownHash !== undefined && timingSafeEqual(ownHash, hashOf(token)))
+      return { name: LOCAL, role: "operator", principal: own.principal };
     return named?.find(token);
   };
 }

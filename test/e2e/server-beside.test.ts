@@ -1,6 +1,7 @@
 // The command line and the client beside a real `holdfast serve`: what they answer is what they answer without one.
 import { existsSync, readFileSync, writeFileSync } from "node:fs";
 import { afterEach, describe, expect, test } from "vitest";
+import { connect } from "../../src/client/index.ts";
 import type { Ended, Going, Place } from "./cli.fixture.ts";
 import { type RunDoc, runWhen, type ServedPlace, serveIn, trustedPlace } from "./serving.fixture.ts";
 
@@ -157,5 +158,33 @@ describe("R-1 how long an answer takes", () => {
     expect([paused.status, paused.stderr]).toEqual([3, expect.stringContaining("has not answered yet")]);
     expect(paused.tookMs).toBeGreaterThan(4_900);
     expect(paused.tookMs).toBeLessThan(8_500);
+  });
+});
+
+describe("R-40 approvals.not_by_starter", () => {
+  test("one person is one person with a server and without; a named token is somebody else", async () => {
+    const place = await trustedPlace("approvals: { not_by_starter: true },");
+    places.push(place);
+    const alone = await place.json<RunDoc>("run", "release");
+    const approve = async (run: RunDoc) =>
+      await place.call("approve", run.run_id, "--digest", run.waits[0]?.digest ?? "", "--json");
+    const refused = { status: 2, stdout: expect.stringContaining("started this run") as string };
+    expect(await approve(alone)).toMatchObject(refused);
+    const { client, line, run: server } = await serveIn(place);
+    going.push(server);
+    expect(await approve(alone)).toMatchObject(refused);
+    const served = await place.json<RunDoc>("run", "release");
+    expect(served.waits[0]?.started_by).toBe(alone.waits[0]?.started_by);
+    expect(await approve(served)).toMatchObject(refused);
+    await client.waits.deny(served.run_id, undefined, { digest: served.waits[0]?.digest as string, decided_by: "me" });
+    const { token } = await place.json<{ token: string }>("token", "add", "anna", "--role", "operator");
+    const anna = connect({ url: line.url, token });
+    const request = { digest: alone.waits[0]?.digest as string, decided_by: "os:anna" };
+    await anna.waits.approve(alone.run_id, alone.waits[0]?.wait_id, request);
+    expect((await anna.runs.drive(alone.run_id)).status).toBe("succeeded");
+    server.child.kill("SIGTERM");
+    await server.ended;
+    const started = await place.json<RunDoc>("show", served.run_id);
+    expect([started.status, started.failure?.code]).toEqual(["failed", "permission_denied"]);
   });
 });

@@ -192,7 +192,7 @@ describe("the inbox", () => {
     expect(all.find((wait) => (wait as { run_id: string }).run_id === runs[2]?.run_id)).toMatchObject({
       tool: "write",
       workflow_id: "ask",
-      started_by: expect.stringMatching(/^token:/),
+      started_by: expect.stringMatching(/^os:/),
       workspace: served.workspace,
     });
     const shown = await (await served.fetch("/api/v1/sessions/default/waits", { token: observer })).text();

@@ -102,7 +102,8 @@ describe("the command line beside a server", () => {
     const approved = await place.json<{ status: string }>("approve", asked.run_id, "--digest", digest);
     expect([approved.status, readFileSync(place.file("published.txt"), "utf8")]).toEqual(["succeeded", "1.10\n"]);
     const journal = (await client.runs.events(asked.run_id)).map((event) => JSON.stringify(event)).join("");
-    expect(journal).toContain("token:local");
+    expect(journal).toContain('"decided_by":"os:');
+    expect(journal).not.toContain("token:");
   });
 
   test("says plainly when the server is not there or the token is wrong", async () => {

@@ -5,6 +5,7 @@ import {
   admitMap,
   type Counted,
   dropReservation,
+  exhaustedLimit,
   foldLedger,
   type Ledger,
   reserveAgent,
@@ -165,6 +166,24 @@ describe("DESIGN §6 at every instant spent + reserved ≤ limit", () => {
 });
 
 describe("refusals", () => {
+  test("name their limit, and it is read from them again", () => {
+    const empty = ledgerOf({ max_steps: 0, max_retries: 0, max_agents: 0 });
+    for (const [refused, field] of [
+      [reserveStep(empty), "max_steps"],
+      [reserveRetry(empty), "max_retries"],
+    ] as const)
+      expect(exhaustedLimit(refused.ok ? "" : refused.failure.message)).toEqual({ field, limit: 0 });
+    for (const [limits, field] of [
+      [{ max_agents: 0 }, "max_agents"],
+      [{ max_tokens: 0 }, "max_tokens"],
+      [{ max_cost_micros: 0 }, "max_cost_micros"],
+    ] as const) {
+      const refused = reserveAgent(ledgerOf(limits), { tokens: 1, cost_micros: 1 });
+      expect(exhaustedLimit(refused.type === "refused" ? refused.failure.message : "")).toEqual({ field, limit: 0 });
+    }
+    expect(exhaustedLimit("the patience of 4 is exhausted")).toBeUndefined();
+  });
+
   test("RP-27 usage at the limit fails before dispatch: a zero budget never dispatches", () => {
     for (const zero of [{ max_tokens: 0 }, { max_cost_micros: 0 }, { max_agents: 0 }]) {
       const room = reserveAgent(ledgerOf(zero), { tokens: 0, cost_micros: 0 });

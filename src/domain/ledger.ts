@@ -48,7 +48,21 @@ function add(a: Reservation, b: Reservation, sign: 1 | -1): Reservation {
 export type CountRefusal = { readonly ok: false; readonly failure: Failure };
 export type Counted = { readonly ok: true; readonly ledger: Ledger } | CountRefusal;
 
-function exhausted(what: string, limit: number): CountRefusal {
+const COUNTED = {
+  step: "max_steps",
+  retry: "max_retries",
+  agent: "max_agents",
+  token: "max_tokens",
+  cost: "max_cost_micros",
+} as const satisfies { readonly [what: string]: keyof Budgets };
+
+/** The limit that a refusal of `exhausted` names, from its words; a wait has kept no more of it. */
+export function exhaustedLimit(message: string): { readonly field: keyof Budgets; readonly limit: number } | undefined {
+  const [, what, limit] = /^the (step|retry|agent|token|cost) budget of (\d{1,16}) is exhausted/.exec(message) ?? [];
+  return what === undefined ? undefined : { field: COUNTED[what as keyof typeof COUNTED], limit: Number(limit) };
+}
+
+function exhausted(what: keyof typeof COUNTED, limit: number): CountRefusal {
   return {
     ok: false,
     failure: failure(
@@ -130,7 +144,7 @@ export function reserveAgent(
 }
 
 function roomFor(
-  what: string,
+  what: keyof typeof COUNTED,
   limit: number | undefined,
   spent: number,
   reserved: number,

@@ -211,7 +211,9 @@ describe("one process follows, another decides", () => {
     expect([asked.status, asked.stderr]).toEqual([3, expect.stringContaining("answer")]);
     const wrong = await place.call("answer", "last", "--input", "amount=0");
     expect([wrong.status, wrong.stderr]).toEqual([2, expect.stringMatching(/\/amount|amount/)]);
-    expect(await place.json("why", "last")).toMatchObject({ causes: [{ cause: "input", ends_by: ["answer"] }] });
+    expect(await place.json("why", "last")).toMatchObject({
+      causes: [{ cause: "input", ends_by: ["answer", "deny"] }],
+    });
     const right = await place.call("answer", "last", "--input", "amount=3", "--json");
     expect([right.status, JSON.parse(right.stdout)]).toMatchObject([0, { status: "succeeded", output: { amount: 3 } }]);
     expect((await place.call("answer", "last", "--input", "amount=3")).status).toBe(1);

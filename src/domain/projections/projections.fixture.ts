@@ -132,7 +132,12 @@ export const RUNS = {
     }),
   ),
   paused: fold(suspended(STARTED, { type: "paused", reason: "PRIVATE-pause" })),
-  budget: fold(suspended(STARTED, { type: "budget" })),
+  budget: fold(
+    suspended(STARTED, {
+      type: "budget",
+      reason: "the step budget of 8 is exhausted; raise it or make the run smaller",
+    }),
+  ),
   succeeded: fold([...STARTED, { type: "run_succeeded", output: { out: "PRIVATE-output" } }]),
   failed: fold([
     ...STARTED,

@@ -93,7 +93,7 @@ const CASES: readonly Case[] = [
     title: "queued and held",
     view: viewOf(RUNS.queued),
     cause: "queued",
-    sentence: "The run is queued and this process is about to start it.",
+    sentence: "The run is queued and a process is about to start it.",
   },
   {
     title: "R-21 a newer build's run",
@@ -107,19 +107,19 @@ const CASES: readonly Case[] = [
     view: viewOf(RUNS.running),
     extra: { holder: "other" },
     cause: "running",
-    sentence: 'The run is running in another process: step "inspect" is at work.',
+    sentence: 'The run is running: step "inspect" is at work.',
   },
   {
     title: "running here",
     view: viewOf(three),
     cause: "running",
-    sentence: 'The run is running in this process: steps "a", "b", "c" are at work.',
+    sentence: 'The run is running: steps "a", "b", "c" are at work.',
   },
   {
     title: "running between steps",
     view: viewOf(fold(STARTED)),
     cause: "running",
-    sentence: "The run is running in this process.",
+    sentence: "The run is running.",
   },
   {
     title: "a lease that lasts",
@@ -214,22 +214,24 @@ const CASES: readonly Case[] = [
     title: "input",
     view: viewOf(RUNS.input),
     cause: "input",
-    sentence: 'Step "ask" asks: "PRIVATE-prompt"; answer it.',
-    shown: 'Step "ask" waits for an answer; answer it.',
-    ends_by: ["answer"],
+    sentence: 'Step "ask" asks: "PRIVATE-prompt"; answer or deny it.',
+    shown: 'Step "ask" waits for an answer; answer or deny it.',
+    ends_by: ["answer", "deny"],
   },
   {
     title: "budget",
     view: viewOf(RUNS.budget),
     cause: "budget",
-    sentence: "The budget is used up, and what is finished is kept; raise the budget, then resume the run.",
+    sentence:
+      "The budget is used up (max_steps is 8), and what is finished is kept; raise it, and it goes on when a process drives the run: a worker process, or resume.",
     ends_by: ["raise_budget"],
   },
   {
     title: "budget that was raised",
     view: viewOf(raised),
     cause: "budget",
-    sentence: "The budget was used up and has been raised; resume the run.",
+    sentence:
+      "The budget was used up and has been raised; it goes on when a process drives the run: a worker process, or resume.",
     ends_by: ["resume"],
   },
   {
@@ -344,7 +346,7 @@ describe("causes beside the run's own", () => {
       'Steps "b", "c" wait until what does the work takes more of it; it goes on by itself then.',
     );
     const { sentence } = why(viewOf(three), { holder: "here", waiting_for_lease: ["b"], waiting_for_owner: ["c"] });
-    expect(sentence).toBe('The run is running in this process: step "a" is at work. There are 2 more causes.');
+    expect(sentence).toBe('The run is running: step "a" is at work. There are 2 more causes.');
   });
 
   test("concurrency slot", () => {
@@ -355,7 +357,7 @@ describe("causes beside the run's own", () => {
       ends_by: [],
     });
     const { sentence } = why(viewOf(three), { holder: "here", waiting_for_permit: ["b", "c"] });
-    expect(sentence).toBe('The run is running in this process: step "a" is at work. There is 1 more cause.');
+    expect(sentence).toBe('The run is running: step "a" is at work. There is 1 more cause.');
   });
 
   test("tokens and money that others hold", () => {

@@ -3,6 +3,7 @@
  * every interface. A sentence says what is the case and what to do; commands are named without the program before
  * them. The public variant has no tool names, prompts, reasons or other texts of the run (RP-74).
  */
+import { exhaustedLimit } from "../ledger.ts";
 import { isTerminal, type Wait } from "../run.ts";
 import type { RunState } from "../state.ts";
 import { activeSteps, allowedActions, decideResume, type RunView, waitPhrase } from "./decisions.ts";
@@ -63,6 +64,8 @@ export interface WhyExtra {
 const MAX_CAUSES = 20;
 /** Most step ids named in one sentence. */
 const MAX_NAMED = 5;
+/** What needs nobody's word any more: a worker process goes on by itself, without one somebody has to resume it. */
+const GOES_ON = "it goes on when a process drives the run: a worker process, or resume";
 /** Longest text of an author or tool within a sentence, in characters. */
 const MAX_TEXT = 200;
 
@@ -169,7 +172,7 @@ function unsupported(ground: Ground): Found {
 
 function queued(ground: Ground): Found {
   if (ground.extra.holder !== "none")
-    return found(ground, "queued", `The run is queued and ${whose(ground.extra.holder)} is about to start it.`);
+    return found(ground, "queued", "The run is queued and a process is about to start it.");
   return found(
     ground,
     "no_worker",
@@ -178,14 +181,10 @@ function queued(ground: Ground): Found {
   );
 }
 
-function whose(holder: "here" | "other"): string {
-  return holder === "here" ? "this process" : "another process";
-}
-
 function running(ground: Ground): Found[] {
   const { extra } = ground;
   if (extra.holder === "none") return [unheld(ground)];
-  const causes = [atWork(ground, extra.holder)];
+  const causes = [atWork(ground)];
   const slots = extra.waiting_for_permit ?? [];
   if (slots.length > 0) causes.push(concurrency(ground, slots));
   const room = extra.waiting_for_room ?? [];
@@ -224,14 +223,15 @@ function unheld(ground: Ground): Found {
   );
 }
 
-function atWork(ground: Ground, holder: "here" | "other"): Found {
+/** In whose process is not said: the sentence is the same whoever asks, and where. */
+function atWork(ground: Ground): Found {
   const { waiting_for_permit, waiting_for_room, waiting_for_lease, waiting_for_owner } = ground.extra;
   const held = new Set(
     [waiting_for_permit, waiting_for_room, waiting_for_lease, waiting_for_owner].flatMap((ids) => ids ?? []),
   );
   const busy = activeSteps(ground.view.state).filter((id) => !held.has(id));
   const steps = busy.length === 0 ? "." : `: ${named(busy)} ${busy.length === 1 ? "is" : "are"} at work.`;
-  return found(ground, "running", `The run is running in ${whose(holder)}${steps}`, oneStep(busy));
+  return found(ground, "running", `The run is running${steps}`, oneStep(busy));
 }
 
 function concurrency(ground: Ground, ids: readonly string[]): Found {
@@ -293,7 +293,7 @@ function waiting(ground: Ground, wait: Wait): Found {
     case "approval":
       return asked(ground, wait, "approval", "approve or deny it", ["approve", "deny"]);
     case "input":
-      return asked(ground, wait, "input", "answer it", ["answer"]);
+      return asked(ground, wait, "input", "answer or deny it", ["answer", "deny"]);
     case "timer":
       return timer(ground, wait);
     case "repair":
@@ -350,12 +350,10 @@ function question(ground: Ground, wait: Wait): string {
 function timer(ground: Ground, wait: Wait): Found {
   const due = wait.due_at_ms ?? ground.view.now_ms;
   if (due <= ground.view.now_ms)
-    return found(
-      ground,
-      "timer",
-      `The time of ${stepName(wait)} was over at ${rfc3339(due)}; it goes on when a process drives the run: a worker process, or resume.`,
-      { wait, ends_by: ["resume"] },
-    );
+    return found(ground, "timer", `The time of ${stepName(wait)} was over at ${rfc3339(due)}; ${GOES_ON}.`, {
+      wait,
+      ends_by: ["resume"],
+    });
   return found(ground, "timer", `${capital(stepName(wait))} waits until ${rfc3339(due)} and goes on by itself then.`, {
     wait,
     until_ms: due,
@@ -397,14 +395,16 @@ function detached(ground: Ground, wait: Wait): Found {
 
 function budget(ground: Ground, wait: Wait): Found {
   if (decideResume(ground.view).ok)
-    return found(ground, "budget", "The budget was used up and has been raised; resume the run.", {
+    return found(ground, "budget", `The budget was used up and has been raised; ${GOES_ON}.`, {
       wait,
       ends_by: ["resume"],
     });
+  const used = exhaustedLimit(wait.reason ?? "");
+  const which = used === undefined ? "" : ` (${used.field} is ${used.limit})`;
   return found(
     ground,
     "budget",
-    "The budget is used up, and what is finished is kept; raise the budget, then resume the run.",
+    `The budget is used up${which}, and what is finished is kept; raise it, and ${GOES_ON}.`,
     { wait, ends_by: ["raise_budget"] },
   );
 }

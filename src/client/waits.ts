@@ -37,7 +37,8 @@ async function decide(
       "usage",
       `Cannot ${kind} without the digest of what was shown: give it, as the wait says it`,
     );
-  const wait_id = waitId ?? (await onlyWait(runs, runId, ["approval", "tool_approval"], session)).wait_id;
+  const types = ["approval", "tool_approval", ...(kind === "deny" ? (["input"] as const) : [])] as const;
+  const wait_id = waitId ?? (await onlyWait(runs, runId, types, session)).wait_id;
   const { digest, reason } = request;
   return runs.post(
     runId,

@@ -188,3 +188,34 @@ describe("R-40 approvals.not_by_starter", () => {
     expect([started.status, started.failure?.code]).toEqual(["failed", "permission_denied"]);
   });
 });
+
+describe("R-28 an input that is denied", () => {
+  const denied = { status: "failed", failure: { code: "permission_denied" } };
+
+  async function refuseByCommand(place: Place): Promise<void> {
+    const run = await place.json<RunDoc>("run", "order");
+    const [wait] = run.waits;
+    expect((await place.call("approve", run.run_id, wait?.wait_id ?? "", "--digest", wait?.digest ?? "")).status).toBe(
+      1,
+    );
+    const blind = await place.call("deny", run.run_id);
+    expect([blind.status, blind.stderr]).toEqual([
+      2,
+      expect.stringMatching(/How many\?[\s\S]*deny \S+ w-\d+ --digest/),
+    ]);
+    const no = await place.call("deny", run.run_id, "--digest", wait?.digest ?? "", "--reason", "no idea", "--json");
+    expect([no.status, JSON.parse(no.stdout)]).toMatchObject([1, denied]);
+  }
+
+  test("fails its step, by the command line and by TypeScript, beside a server as without one", async () => {
+    const { place, client, run: server } = await beside();
+    await refuseByCommand(place);
+    const run = await client.run({ workflow: "order" });
+    expect(run.actions.find(({ name }) => name === "deny")).toMatchObject({ allowed: true });
+    await client.waits.deny(run.run_id, undefined, { digest: run.waits[0]?.digest as string, decided_by: "os:me" });
+    expect(await client.runs.drive(run.run_id)).toMatchObject(denied);
+    server.child.kill("SIGTERM");
+    await server.ended;
+    await refuseByCommand(place);
+  });
+});

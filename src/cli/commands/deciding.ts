@@ -1,8 +1,25 @@
 /** What `approve` and `deny` share (R-40). */
+import type { Holdfast, Run } from "../../access/api.ts";
+import type { Wait } from "../../domain/run.ts";
 import { type Context, withWorkspace } from "../context.ts";
-import { askDecision, chooseWait, decide, needsDigest, openDecisions, readDigest, type Word } from "../decide.ts";
+import {
+  askDecision,
+  chooseWait,
+  decide,
+  needsDigest,
+  openDecisions,
+  openInputs,
+  readDigest,
+  type Word,
+} from "../decide.ts";
 import { EXIT } from "../output.ts";
 import { goOn } from "./moving.ts";
+
+/** Approvals; No may also be said to an input (R-28). */
+async function decidable(holdfast: Holdfast, run: Run, word: Word): Promise<readonly Wait[]> {
+  const approvals = await openDecisions(holdfast, run);
+  return word === "approve" ? approvals : [...approvals, ...(await openInputs(holdfast, run))];
+}
 
 export async function decideByCommand(context: Context, word: Word): Promise<number> {
   const given = readDigest(context.flags.text("digest"));
@@ -10,7 +27,7 @@ export async function decideByCommand(context: Context, word: Word): Promise<num
     const runId = await holdfast.runs.find(context.args[0] ?? "");
     const before = await holdfast.runs.inspect(runId);
     const [, wanted] = context.args;
-    const open = await openDecisions(holdfast, before);
+    const open = await decidable(holdfast, before, word);
     // C36: the same decision again has the same answer, though nothing is open for it any more.
     if (
       given !== undefined &&

@@ -112,7 +112,10 @@ export function waitCommands(wait: Wait, context: Context, actions: readonly Act
         commandLine(context, "deny", wait.run_id, wait.wait_id, ...digest),
       ];
     case "input":
-      return [commandLine(context, "answer", wait.run_id, wait.wait_id, ...answerWords(wait))];
+      return [
+        commandLine(context, "answer", wait.run_id, wait.wait_id, ...answerWords(wait)),
+        commandLine(context, "deny", wait.run_id, wait.wait_id, ...digest),
+      ];
     case "budget":
       return [commandLine(context, "budget", wait.run_id, "--max-steps", "N")];
     case "tool_running":

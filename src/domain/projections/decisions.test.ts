@@ -96,7 +96,7 @@ describe("R-27 actions", () => {
     ["toolRunning", ["cancel", "pause", "repair", "raise_budget"]],
     ["repair", ["cancel", "pause", "repair", "raise_budget"]],
     ["approval", ["cancel", "pause", "approve", "deny", "raise_budget"]],
-    ["input", ["cancel", "pause", "answer", "raise_budget"]],
+    ["input", ["cancel", "pause", "deny", "answer", "raise_budget"]],
     ["timer", ["cancel", "pause", "raise_budget"]],
     ["recovery", ["cancel", "pause", "resume", "restart", "raise_budget"]],
     ["paused", ["cancel", "pause", "resume", "raise_budget"]],
@@ -138,7 +138,7 @@ describe("resume", () => {
 
   test("a run that waits for a person says what to do instead", () => {
     expect(refusal(decideResume(viewOf(RUNS.toolApproval))).reason).toContain("approve or deny it");
-    expect(refusal(decideResume(viewOf(RUNS.input))).reason).toContain("answer it");
+    expect(refusal(decideResume(viewOf(RUNS.input))).reason).toContain("answer or deny it");
     expect(refusal(decideResume(viewOf(RUNS.timer))).reason).toContain("2026-01-02T03:05:10.000Z");
   });
 
@@ -250,6 +250,14 @@ describe("approve, deny, answer", () => {
     expect(refusal(decideApprove(viewOf(RUNS.timer), "w-6")).code).toBe("not_possible");
     expect(refusal(decideAnswer(view, "w-6")).reason).toContain("approve or deny it");
     expect(decideAnswer(viewOf(RUNS.input))).toMatchObject({ ok: true, wait: { type: "input" } });
+  });
+
+  test("R-28 an input may be denied, never approved", () => {
+    const view = viewOf(RUNS.input);
+    expect(decideDeny(view)).toMatchObject({ ok: true, wait: { type: "input" } });
+    expect(refusal(decideApprove(view, "w-6"))).toMatchObject({ code: "not_possible" });
+    expect(actions(view).find(({ name }) => name === "deny")).toEqual({ name: "deny", allowed: true, wait_id: "w-6" });
+    expect(refusal(decideDeny(viewOf(RUNS.timer), "w-6")).code).toBe("not_possible");
   });
 
   test("nothing open here: the run of the tree that asks is named", () => {

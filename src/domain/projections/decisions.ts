@@ -170,7 +170,13 @@ interface Ask {
 }
 
 const APPROVE: Ask = { act: "approve", verb: "approve", types: ["tool_approval", "approval"], noun: "an approval" };
-const DENY: Ask = { ...APPROVE, act: "deny", verb: "deny" };
+/** No may also be said to an input: nobody will give that answer (R-28). */
+const DENY: Ask = {
+  act: "deny",
+  verb: "deny",
+  types: ["tool_approval", "approval", "input"],
+  noun: "an approval or answer",
+};
 const ANSWER: Ask = { act: "answer", verb: "answer", types: ["input"], noun: "an answer" };
 const REPAIR: Ask = { act: "repair the step", verb: "repair", types: ["repair", "tool_running"], noun: "a repair" };
 
@@ -364,7 +370,7 @@ function wayOut(wait: Wait | undefined): string {
     case "approval":
       return "approve or deny it";
     case "input":
-      return "answer it";
+      return "answer or deny it";
     case "timer":
       return wait.due_at_ms === undefined ? "it goes on by itself" : `it goes on at ${rfc3339(wait.due_at_ms)}`;
     case "repair":

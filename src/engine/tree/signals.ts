@@ -90,7 +90,9 @@ function decide(tree: TreeExecutor, signal: Signal, payload: JsonObject): void {
     return;
   if (signal.kind === "repair") return repair(tree, run, job, wait, payload);
   if (signal.kind === "answer") return answer(tree, job, wait, payload);
-  if (wait.type !== "approval" && wait.type !== "tool_approval") return;
+  // Denied, an input fails its step as one that nobody gave in time (R-28).
+  const isDenied = wait.type === "input" && signal.kind === "deny";
+  if (wait.type !== "approval" && wait.type !== "tool_approval" && !isDenied) return;
   const reason = text(payload, "reason");
   const decision: Decision = {
     approved: signal.kind === "approve",
@@ -99,8 +101,8 @@ function decide(tree: TreeExecutor, signal: Signal, payload: JsonObject): void {
     decided_at_ms: tree.now(),
     ...(reason === undefined ? {} : { reason }),
   };
-  if (wait.type === "approval") closeWait(tree, job, wait, { by: "decision", decision });
-  else toolDecision(tree, job, wait, decision);
+  if (wait.type === "tool_approval") toolDecision(tree, job, wait, decision);
+  else closeWait(tree, job, wait, { by: "decision", decision });
 }
 
 /** R-9: the grant is consumed by the start it allows; no is `permission_denied`, to which the step's policy applies. */

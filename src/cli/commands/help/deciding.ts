@@ -49,8 +49,8 @@ export const DECIDING = {
   },
   deny: {
     group: "Decide",
-    args: [RUN, { arg: "[WAIT]", about: "wait or step id; may be left out when one approval is open" }],
-    summary: "say no to an approval",
+    args: [RUN, { arg: "[WAIT]", about: "wait or step id; may be left out when one approval or input is open" }],
+    summary: "say no to an approval or an input",
     flags: [{ flag: "--digest <HEX>", about: "8 or more digits of the digest that was shown" }, REASON, DETACH],
     examples: ["deny last --reason 'not on a Friday'"],
     exits: RUN_EXITS,

@@ -227,6 +227,7 @@ export interface RunsApi {
     session?: string,
   ): Promise<Verb>;
   pause(runId: string, options?: { reason?: string; decided_by?: string }, session?: string): Promise<Verb>;
+  /** Goes on from where it stands; a run that goes already is answered as it is (GD-62). @throws not_possible, terminal */
   resume(runId: string, options?: { decided_by?: string }, session?: string): Promise<Verb>;
   /** Raises limits of a tree, never below what is spent or set (D). @throws input, not_possible, preflight above a ceiling */
   raiseBudget(

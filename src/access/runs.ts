@@ -11,6 +11,7 @@ import {
   decideRestart,
   decideResume,
   decideRetry,
+  isGoing,
   operatorEvent,
   operatorRun,
   publicEvent,
@@ -212,7 +213,12 @@ async function resumeRun(context: AccessContext, runId: string, session?: string
     record = (await recordOf(context, runId, session)).record;
   }
   try {
-    const decided = decideResume(await viewOf(context, record));
+    const view = await viewOf(context, record);
+    const decided = decideResume(view);
+    if (isGoing(view)) {
+      if (lost) engine.holds(record.root_run_id)?.settleDown();
+      return { run: await inspectRun(context, runId, session), pending: false };
+    }
     // What was interrupted now says what it waits for: that is as far as this goes.
     if (!decided.ok && lost && record.status === "suspended") {
       engine.holds(record.root_run_id)?.settleDown();

@@ -24,7 +24,7 @@ export interface Sent {
   readonly method?: "GET" | "POST" | "PATCH";
   readonly query?: { readonly [name: string]: string | number | boolean | readonly string[] | undefined };
   readonly body?: unknown;
-  /** Default for POST: a fresh one for this call, the same for each time that it is sent. */
+  /** Default for POST and PATCH: a fresh one for this call, the same for each time that it is sent. */
   readonly key?: string;
   readonly headers?: { readonly [name: string]: string };
   readonly signal?: AbortSignal;
@@ -75,8 +75,7 @@ export class Transport {
    */
   async answer(address: string, sent: Sent = {}): Promise<Response> {
     // RP-88: an ambiguous start is sent again only because the key makes it the same start.
-    const key = sent.method === "POST" ? (sent.key ?? randomUUID()) : undefined;
-    const again = sent.method !== "PATCH";
+    const key = sent.method === "POST" || sent.method === "PATCH" ? (sent.key ?? randomUUID()) : undefined;
     const until = performance.now() + this.patienceMs;
     for (let backoff = FIRST_BACKOFF_MS; ; backoff = Math.min(MAX_BACKOFF_MS, backoff * 2)) {
       try {
@@ -90,7 +89,7 @@ export class Transport {
           failed.code === "server_unavailable" ||
           failed.code === "storage_unavailable" ||
           failed.code === "rate_limited";
-        if (!again || !passing || performance.now() + backoff > until) throw failed;
+        if (!passing || performance.now() + backoff > until) throw failed;
       }
       await pause(backoff, sent.signal);
     }

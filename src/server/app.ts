@@ -252,7 +252,7 @@ async function refuseBody(request: Request): Promise<void> {
     throw refusal("usage", "Cannot read the request: this address takes no body; leave it out");
 }
 
-/** A mutating POST with a key: done once, answered as often as it is asked for. */
+/** A mutation with a key: done once, answered as often as it is asked for. */
 async function keyed(asked: Asked, here: Route, key: string, text: string): Promise<Answer> {
   // The run's id is its own scope; what is not of a run is the address's.
   const params = asked.params as { readonly [name: string]: string };

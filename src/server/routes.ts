@@ -56,7 +56,7 @@ interface RouteFacts {
   /** Besides those that every route may answer (interfaces §3). */
   readonly errors?: readonly ErrorCode[];
   /**
-   * A mutating POST takes an Idempotency-Key. `memory`: remembered beside the store, replayed by `replay`. `store`:
+   * A mutating POST or PATCH takes an Idempotency-Key. `memory`: remembered beside the store, replayed by `replay`. `store`:
    * the route hands it on to the operation, and the store keeps it with the run.
    */
   readonly keyed?: "memory" | "store";

@@ -128,11 +128,6 @@ export const previewRequest = z.strictObject({
 });
 export const reasonRequest = z.strictObject({ reason: reason.optional() });
 export const emptyRequest = z.strictObject({});
-/** Any of RP's eight fields, but at least one. */
-export const budgetRaise = budgetRequest.refine(
-  (fields) => Object.values(fields).some((value) => value !== undefined),
-  "must name at least one limit",
-);
 export const retryRequest = z.strictObject({ step_id: z.string().min(1).max(1_024).optional() });
 export const answerRequest = z.strictObject({ value: given });
 export const decisionRequest = z.strictObject({

@@ -219,3 +219,13 @@ describe("R-28 an input that is denied", () => {
     await refuseByCommand(place);
   });
 });
+
+test("GD-62 resume of a run that goes already is no refusal on the command line", async () => {
+  const { place, client } = await beside();
+  const { run_id } = await client.start({ workflow: "slow" });
+  await runWhen(client, run_id, ({ status }) => status === "running");
+  const left = await place.call("resume", run_id, "--detach", "--json");
+  expect([left.status, JSON.parse(left.stdout)]).toMatchObject([0, { run_id, status: "running" }]);
+  place.write("go.txt", "");
+  expect((await client.runs.drive(run_id)).status).toBe("succeeded");
+});

@@ -1,5 +1,6 @@
 // Deciding over HTTP (issue D): inbox, approvals, answers, repairs, pauses, budgets, doctor; roles and refusals.
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { connect } from "../../src/client/index.ts";
 import { defineTool } from "../../src/index.ts";
 import { AttemptPage, Installation, Problem, RunFindings, WaitPage, Why } from "../../src/server/schemas.ts";
 import { RUNS, Served } from "./server.fixture.ts";
@@ -265,7 +266,7 @@ describe("repair and doctor", () => {
 });
 
 describe("moving on", () => {
-  test("GD-62 pause twice, resume; a pause after the end is 409", async () => {
+  test("GD-62 pause twice, resume twice; a pause after the end is 409", async () => {
     const run_id = await served.startRun("hold");
     for (let n = 0; n < 2; n++)
       expect(await json(served.post(`${RUNS}/${run_id}/pause`, { reason: "PRIVATE-noon" }))).toMatchObject({
@@ -277,7 +278,17 @@ describe("moving on", () => {
     expect(asked).toEqual(await served.holdfast.runs.why(run_id));
     expect(asked.sentence).toBe("The run is paused: PRIVATE-noon; resume it.");
     expect(JSON.stringify((await why(observer)).body)).not.toContain("PRIVATE");
-    expect((await served.post(`${RUNS}/${run_id}/resume`)).status).toBe(202);
+    for (const verb of ["resume", "resume", "continue"])
+      expect(await json(served.post(`${RUNS}/${run_id}/${verb}`))).toMatchObject({
+        status: 202,
+        body: { run_id, status: "running" },
+      });
+    expect((await served.holdfast.runs.resume(run_id)).run.status).toBe("running");
+    const { actions } = await served.holdfast.runs.get(run_id);
+    expect(actions.find(({ name }) => name === "resume")).toMatchObject({
+      allowed: false,
+      reason: expect.stringContaining("it is running; follow it") as string,
+    });
     expect((await served.post(`${RUNS}/${run_id}/cancel`)).status).toBe(200);
     expect((await problem(served.post(`${RUNS}/${run_id}/pause`))).code).toBe("terminal");
   });
@@ -298,6 +309,39 @@ describe("moving on", () => {
     expect((await problem(patch({}))).status).toBe(400);
     expect(await json(patch({ max_steps: 5 }))).toMatchObject({ status: 200, body: { budget: { max_steps: 5 } } });
     expect((await served.holdfast.runs.drive(run.run_id)).status).toBe("succeeded");
+  });
+
+  test("a raise under one Idempotency-Key is one raise; the client sends a key and may send it again", async () => {
+    const { run_id } = await stands("spend");
+    const patch = (body: object, key: string) =>
+      served.fetch(`${RUNS}/${run_id}/budget`, {
+        method: "PATCH",
+        headers: { "Content-Type": "application/json", "Idempotency-Key": key },
+        body: JSON.stringify(body),
+      });
+    expect((await patch({ max_steps: 5 }, "raise-1")).status).toBe(200);
+    const again = await patch({ max_steps: 5 }, "raise-1");
+    expect([again.status, again.headers.get("idempotent-replay")]).toEqual([200, "true"]);
+    expect((await problem(patch({ max_steps: 6 }, "raise-1"))).code).toBe("idempotency_key_reused");
+    expect((await problem(patch({ max_steps: 5 }, "raise-2"))).status).toBe(409);
+    // The first answer is lost on its way.
+    let sent = 0;
+    const client = connect({
+      url: served.server.url,
+      token: served.server.token,
+      fetch: async (input, init) => {
+        const answer = await fetch(input, init);
+        if (init?.method === "PATCH" && ++sent === 1) throw new TypeError("cut");
+        return answer;
+      },
+    });
+    const late = await stands("spend");
+    expect((await client.runs.raiseBudget(late.run_id, { max_steps: 7 })).run.budget.max_steps).toBe(7);
+    expect(sent).toBe(2);
+    await expect(client.runs.raiseBudget(late.run_id, {})).rejects.toMatchObject({
+      code: "usage",
+      message: "Cannot raise the budget: no limit is given; name at least one",
+    });
   });
 
   test("retry makes a new run from the failed steps; whose wish that was is recorded", async () => {

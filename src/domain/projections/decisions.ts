@@ -98,6 +98,12 @@ function isResumable(wait: Wait, run: RunState, now_ms: number): boolean {
   return over !== undefined && over <= now_ms;
 }
 
+/** GD-62: it goes on already, so that resuming it again adds nothing and is accepted; there is nothing to offer. */
+export function isGoing(view: RunView): boolean {
+  if (view.state.status !== "running" || view.unheld === true) return false;
+  return (notRoot(view, "") ?? openRepair(view, "")) === undefined;
+}
+
 /** R-17, interfaces §2 `resume`: recovery, a pause, a raised budget, or a time that has passed with nobody there. */
 export function decideResume(view: RunView): Allowance {
   const act = "resume the run";

@@ -15,6 +15,7 @@ export {
   decideRestart,
   decideResume,
   decideRetry,
+  isGoing,
   type RunView,
 } from "./decisions.ts";
 export { operatorEvent, publicEvent } from "./event.ts";

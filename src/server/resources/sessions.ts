@@ -93,8 +93,10 @@ export const sessionRoutes: readonly Route[] = [
       about: "Only the fields given change. `metadata` is merged key by key; null removes a key.",
       params,
       body: sessionPatch,
+      keyed: "memory",
       responses: { 200: { description: "The session", schema: Session } },
       errors: ["conflict"],
+      replay: (asked, about) => answerOf(asked, 200, about),
     },
     async (asked) => {
       const { name, posture, orchestration_opt_in, metadata } = asked.body;
@@ -104,7 +106,7 @@ export const sessionRoutes: readonly Route[] = [
         ...(orchestration_opt_in === undefined ? {} : { orchestration_opt_in }),
         ...(metadata === undefined ? {} : { metadata: metadata as JsonObject }),
       });
-      return ok(shown(asked, await asked.context.holdfast.sessions.get(session_id)));
+      return answerOf(asked, 200, session_id);
     },
   ),
   route(

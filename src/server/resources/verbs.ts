@@ -2,7 +2,7 @@
 import type { Verb } from "../../access/api.ts";
 import type { Answer, Route } from "../routes.ts";
 import { RUN, route } from "../routes.ts";
-import { budgetRaise, emptyRequest, Pending, PublicRun, reasonRequest, retryRequest } from "../schemas.ts";
+import { budgetRequest, emptyRequest, Pending, PublicRun, reasonRequest, retryRequest } from "../schemas.ts";
 import { budgetOf, locationOf, type RunAsked, runParams } from "./shown.ts";
 
 /** The run as it now is, or what waits for its holder. */
@@ -15,6 +15,8 @@ export async function verbAnswer(
     return {
       status: 202,
       json: { pending: true, run_id, ...(verb.signal_id === undefined ? {} : { signal_id: verb.signal_id }) },
+      // It is kept and will be taken: under the same key it is not asked for a second time.
+      about: run_id,
     };
   return { status, json: await context.holdfast.runs.get(run_id, session_id), about: run_id };
 }
@@ -39,6 +41,7 @@ function resume(path: string): Route {
       role: "operator",
       tag: "runs",
       summary: "Go on from where the run stands",
+      about: "A run that goes already is answered as it is.",
       params: runParams,
       body: emptyRequest,
       bodyOptional: true,
@@ -114,7 +117,9 @@ export const verbRoutes: readonly Route[] = [
       tag: "runs",
       summary: "Raise limits of the run",
       params: runParams,
-      body: budgetRaise,
+      body: budgetRequest,
+      keyed: "memory",
+      replay: replayRun(200),
       responses: { 200: THE_RUN, ...PENDING },
       errors: ["input", "not_possible", "terminal", "preflight"],
     },

@@ -128,6 +128,7 @@ interface Composition extends HoldfastOptions {
   readonly needStore: boolean;
   readonly readOnly?: boolean;
   readonly onCommit?: (ms: number) => void;
+  readonly tellAfter?: Promise<unknown>;
   readonly configTools?: { readonly file: string; readonly tools: readonly AnyTool[] };
 }
 
@@ -231,6 +232,7 @@ function notifierOf(
       secrets: secretsOf(options.secrets),
       observe: (listener) => engine.observe(listener),
       serverFile: file,
+      ...(options.tellAfter === undefined ? {} : { after: options.tellAfter }),
     },
     notify,
   );
@@ -361,6 +363,8 @@ export interface OpenWorkspaceRequest {
   readonly leaves?: boolean;
   /** Hears how long each commit of the store took. */
   readonly onCommit?: (ms: number) => void;
+  /** Nobody is told of waits before this (`notify`). */
+  readonly tellAfter?: Promise<unknown>;
   readonly log?: NonNullable<HoldfastOptions["log"]>;
 }
 
@@ -429,6 +433,7 @@ async function prepare(request: OpenWorkspaceRequest): Promise<Prepared> {
       ...(request.leaves === undefined ? {} : { leaves: request.leaves }),
       ...(request.onCommit === undefined ? {} : { onCommit: request.onCommit }),
       ...(request.log === undefined ? {} : { log: request.log }),
+      ...(request.tellAfter === undefined ? {} : { tellAfter: request.tellAfter }),
       workspaceRoot,
       trust,
       needStore: request.needStore ?? true,

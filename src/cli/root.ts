@@ -26,6 +26,8 @@ export interface OpenRequest {
   readonly leaves?: boolean;
   /** Hears how long each commit of the store took, ms. */
   readonly onCommit?: (ms: number) => void;
+  /** For servers: nobody is told of waits before this, so that a notice says where they are answered. */
+  readonly tellAfter?: Promise<unknown>;
   /** For servers: what their callers are not told. */
   readonly log?: (level: "info" | "warn" | "error", message: string, details: Record<string, unknown>) => void;
 }

@@ -1,5 +1,7 @@
 // The command line and the client beside a real `holdfast serve`: what they answer is what they answer without one.
-import { existsSync, readFileSync, writeFileSync } from "node:fs";
+import { existsSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import os from "node:os";
+import path from "node:path";
 import { afterEach, describe, expect, test } from "vitest";
 import { connect } from "../../src/client/index.ts";
 import type { Ended, Going, Place } from "./cli.fixture.ts";
@@ -228,4 +230,24 @@ test("GD-62 resume of a run that goes already is no refusal on the command line"
   expect([left.status, JSON.parse(left.stdout)]).toMatchObject([0, { run_id, status: "running" }]);
   place.write("go.txt", "");
   expect((await client.runs.drive(run_id)).status).toBe("succeeded");
+});
+
+test("notify: what was open before the server is told with the address that it is answered at", async () => {
+  const pipe = "process.stdin.pipe(require('node:fs').createWriteStream(process.argv[1], { flags: 'a' }))";
+  const told = path.join(os.tmpdir(), `holdfast-told-${process.pid}-${Date.now()}`);
+  const command = JSON.stringify([process.execPath, "-e", pipe, told]);
+  const place = await trustedPlace(`notify: { command: ${command}, on: ["approval"] },`);
+  places.push(place);
+  const runs = [await place.json<RunDoc>("run", "gate"), await place.json<RunDoc>("run", "gate")];
+  const { run, line } = await serveIn(place);
+  going.push(run);
+  const notices = () =>
+    (existsSync(told) ? readFileSync(told, "utf8") : "")
+      .split("\n")
+      .filter((text) => text !== "")
+      .map((text) => JSON.parse(text) as { run_id: string; url?: string });
+  await expect.poll(() => notices().length, { timeout: 10_000 }).toBe(2);
+  for (const { run_id } of runs)
+    expect(notices().find((notice) => notice.run_id === run_id)?.url).toContain(`${line.url}/api/v1/sessions/`);
+  rmSync(told, { force: true });
 });

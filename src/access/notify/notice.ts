@@ -68,7 +68,10 @@ function answers(wait: Wait, run: string, id: string): readonly (readonly string
         ["deny", run, id],
       ];
     case "input":
-      return [["answer", run, id]];
+      return [
+        ["answer", run, id],
+        ["deny", run, id],
+      ];
     case "repair":
     case "tool_running":
       return wait.step_id === undefined ? [] : [["repair", run, wait.step_id]];

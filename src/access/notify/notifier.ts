@@ -34,6 +34,8 @@ export interface NotifierParts {
   readonly observe: (listener: (events: readonly RunEvent[], state: RunState) => void) => () => void;
   /** Where a server of this workspace says its address; it need not be there. */
   readonly serverFile: string;
+  /** Nobody is told before this: a server tells where it listens. */
+  readonly after?: Promise<unknown>;
   readonly log: (level: "info" | "warn" | "error", message: string, details: Record<string, unknown>) => void;
 }
 
@@ -46,6 +48,7 @@ export class Notifier {
   readonly #going = new Set<Promise<void>>();
   readonly #stopping = new AbortController();
   #active = 0;
+  #telling: boolean;
   #stirred = false;
   #timer: { cancel(): void } | undefined;
   #leave: (() => void)[] = [];
@@ -54,6 +57,14 @@ export class Notifier {
     this.#parts = parts;
     this.#options = options;
     this.#channels = channelsOf(options, parts);
+    this.#telling = parts.after === undefined;
+    parts.after?.then(
+      () => {
+        this.#telling = true;
+        this.#pump();
+      },
+      () => undefined,
+    );
   }
 
   /** Listens from now on, and tells what has been open before. */
@@ -132,7 +143,7 @@ export class Notifier {
   }
 
   #pump(): void {
-    while (this.#active < AT_ONCE && !this.#stopping.signal.aborted) {
+    while (this.#telling && this.#active < AT_ONCE && !this.#stopping.signal.aborted) {
       const wait = this.#queue.shift();
       if (wait === undefined) return;
       this.#active++;

@@ -27,9 +27,14 @@ export async function run(context: Context): Promise<number> {
   const metrics = new Metrics();
   const stopped = stopSignal(context);
   const root = await process.load();
+  let listening = (): void => undefined;
+  const tellAfter = new Promise<void>((resolve) => {
+    listening = resolve;
+  });
   const opened = await root.openWorkspace({
     ...openRequest(context),
     worker: works,
+    tellAfter,
     onCommit: (ms) => metrics.commit(ms / 1_000),
     log: (level, message, details) => log[level](message, engineFields(details)),
   });
@@ -37,7 +42,7 @@ export async function run(context: Context): Promise<number> {
     context.out.note(...diagnosticLines(opened.diagnostics, context.out.style));
     const telemetry = await startTelemetry(opened.holdfast, opened.config?.telemetry, VERSION);
     try {
-      return await serve(context, root, opened, { works, log, metrics, stopped });
+      return await serve(context, root, opened, { works, log, metrics, stopped, listening });
     } finally {
       await telemetry?.stop();
     }
@@ -51,13 +56,15 @@ interface Serving {
   readonly log: ServerLog;
   readonly metrics: Metrics;
   readonly stopped: Promise<void>;
+  /** To be called once the server can be reached. */
+  readonly listening: () => void;
 }
 
 async function serve(
   context: Context,
   root: CompositionRoot,
   opened: Opened,
-  { works, log, metrics, stopped }: Serving,
+  { works, log, metrics, stopped, listening }: Serving,
 ): Promise<number> {
   const { flags } = context;
   const config = serverConfig(opened.config?.server);
@@ -82,6 +89,7 @@ async function serve(
     ...(port === undefined ? {} : { port }),
   });
   try {
+    listening();
     announce(context, server);
     await stopped;
     return EXIT.succeeded;

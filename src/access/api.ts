@@ -302,7 +302,8 @@ export interface WaitsApi {
     request: Resolution & { decided_by: string; digest?: string; dispatch_id?: string },
     session?: string,
   ): Promise<Verb>;
-  evidence(runId: string, stepId: string, session?: string): Promise<RepairEvidence>;
+  /** With the digest of what is asked, which a repair over HTTP has to give. */
+  evidence(runId: string, stepId: string, session?: string): Promise<RepairEvidence & { readonly digest?: string }>;
 }
 
 export interface WorkflowsApi {

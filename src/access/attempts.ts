@@ -2,7 +2,7 @@
 import { AttemptFold, type AttemptSummary } from "../domain/projections/index.ts";
 import type { AttemptQuery } from "./api.ts";
 import { type AccessContext, needStore } from "./context.ts";
-import { readCursor, writeCursor } from "./cursors.ts";
+import { pageLimit, readCursor, writeCursor } from "./cursors.ts";
 import { readEvents, recordOf } from "./views.ts";
 
 /** Attempts looked through for one page where only some are wanted: a page may be short and still have a next. */
@@ -17,7 +17,7 @@ export async function attemptsPage(
   session?: string,
 ): Promise<{ readonly attempts: readonly AttemptSummary[]; readonly next_cursor?: string }> {
   const { record } = await recordOf(context, runId, session);
-  const limit = Math.min(200, Math.max(1, query.limit ?? 50));
+  const limit = pageLimit(query.limit);
   const window = query.status === undefined ? limit : WINDOW;
   const fold = new AttemptFold(record.run_id);
   let read = 0;

@@ -1,10 +1,22 @@
-/** Page cursors: opaque to callers, checked when they come back. */
+/** Pages of lists: how long, and cursors, which are opaque to callers and checked when they come back. */
 import { HoldfastError } from "../domain/errors.ts";
 
 export interface Place {
   readonly ms: number;
   readonly id: string;
   readonly extra?: string;
+}
+
+const MAX_PAGE = 200;
+
+/** @throws usage outside 1..200 */
+export function pageLimit(limit: number | undefined, otherwise = 50): number {
+  if (limit === undefined) return otherwise;
+  if (Number.isInteger(limit) && limit >= 1 && limit <= MAX_PAGE) return limit;
+  throw new HoldfastError(
+    "usage",
+    `Cannot list: the limit ${String(limit)} is not a whole number from 1 to ${MAX_PAGE}; give one`,
+  );
 }
 
 export function writeCursor(place: Place): string {

@@ -109,6 +109,19 @@ describe("approvals", () => {
     expect((await refused(holdfast.start({ workflow: "gate", started_by: "a\nb" }))).code).toBe("usage");
   });
 
+  test("a list of an unknown type or no possible length is refused, as in every interface", async () => {
+    const { waits, runs, sessions } = await (await world()).open();
+    const bogus = await refused(waits.list({ type: ["bogus" as "input"] }));
+    expect([bogus.code, bogus.message]).toEqual([
+      "usage",
+      expect.stringContaining('"bogus" is no type; use recovery,'),
+    ]);
+    expect((await refused(waits.list({ type: ["input", "aproval" as "input"] }))).message).toContain("mean approval?");
+    for (const limit of [0, 201, 1.5, Number.NaN])
+      for (const list of [waits.list({ limit }), runs.list({ limit }), sessions.page({ limit })])
+        expect((await refused(list)).code).toBe("usage");
+  });
+
   test("another digest is a conflict that says the new one", async () => {
     const holdfast = await (await world()).open();
     const run = await until(holdfast, "ask");

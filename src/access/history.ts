@@ -7,7 +7,7 @@ import type { StepState } from "../domain/state.ts";
 import { loadHeader, readJournal } from "../engine/index.ts";
 import type { JournalLine, StepRow } from "./api.ts";
 import { type AccessContext, needStore } from "./context.ts";
-import { readCursor, writeCursor } from "./cursors.ts";
+import { pageLimit, readCursor, writeCursor } from "./cursors.ts";
 import { recordOf, viewOf } from "./views.ts";
 
 /** One page of the steps, by instance id: a place that stays where it is while the run goes on. */
@@ -20,7 +20,7 @@ export async function stepsPage(
   const { record } = await recordOf(context, runId, session);
   const { state } = await viewOf(context, record);
   const after = readCursor(query.cursor)?.id;
-  const limit = Math.min(200, Math.max(1, query.limit ?? 50));
+  const limit = pageLimit(query.limit);
   const wanted = [...state.steps.values()]
     .filter(
       (step) =>

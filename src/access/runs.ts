@@ -27,7 +27,7 @@ import type { RunRecord } from "../ports/index.ts";
 import type { ListQuery, PublicRun, Run, RunHandle, RunsApi, Verb } from "./api.ts";
 import { attemptsPage } from "./attempts.ts";
 import { type AccessContext, ceilingsFor, needEngine, needStore, sessionOf } from "./context.ts";
-import { readCursor, writeCursor } from "./cursors.ts";
+import { pageLimit, readCursor, writeCursor } from "./cursors.ts";
 import { driveRun } from "./driving.ts";
 import { followed, followedPublic, operatorEvents, pageOf } from "./events.ts";
 import { examineRun } from "./examining.ts";
@@ -79,7 +79,7 @@ export async function getRun(context: AccessContext, runId: string, session?: st
 
 async function listRuns(context: AccessContext, query: ListQuery = {}): Promise<Awaited<ReturnType<RunsApi["list"]>>> {
   const session = await sessionOf(context, query.session);
-  const limit = Math.min(200, Math.max(1, query.limit ?? 20));
+  const limit = pageLimit(query.limit, 20);
   const before = readCursor(query.cursor);
   const records = await needStore(context).listRuns({
     session_id: session.session_id,

@@ -3,7 +3,7 @@ import { HoldfastError } from "../domain/errors.ts";
 import type { SessionRecord } from "../ports/index.ts";
 import type { SessionsApi, SessionView } from "./api.ts";
 import { type AccessContext, needStore, sessionOf } from "./context.ts";
-import { readCursor, writeCursor } from "./cursors.ts";
+import { pageLimit, readCursor, writeCursor } from "./cursors.ts";
 
 const NAME = /^[a-z0-9][a-z0-9._-]{0,63}$/i;
 
@@ -24,7 +24,7 @@ export function sessionsApi(context: AccessContext): SessionsApi {
   return {
     list: async () => Promise.all((await needStore(context).listSessions({ limit: 200 })).map(counted)),
     page: async (query = {}) => {
-      const limit = Math.min(200, Math.max(1, query.limit ?? 50));
+      const limit = pageLimit(query.limit);
       const after = readCursor(query.cursor);
       const found = await needStore(context).listSessions({
         limit,

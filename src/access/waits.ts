@@ -1,20 +1,33 @@
 /** The inbox: what waits for a person, and the ways to answer it (R-9, R-28, R-40). */
 import { HoldfastError } from "../domain/errors.ts";
+import { nearest } from "../domain/nearest.ts";
 import { decideRepair } from "../domain/projections/index.ts";
+import { WAIT_TYPES } from "../domain/run.ts";
 import type { InboxWait, WaitsApi } from "./api.ts";
 import { type AccessContext, needStore, sessionOf } from "./context.ts";
-import { readCursor, writeCursor } from "./cursors.ts";
+import { pageLimit, readCursor, writeCursor } from "./cursors.ts";
 import { decideApproval, decideInput, decideRepairOf } from "./deciding.ts";
 import { shownWait } from "./shown-wait.ts";
 import { recordOf, viewOf } from "./views.ts";
+
+function demandTypes(types: readonly string[]): void {
+  const wrong = types.find((type) => !WAIT_TYPES.some((known) => known === type));
+  if (wrong === undefined) return;
+  const meant = nearest(wrong, WAIT_TYPES);
+  throw new HoldfastError(
+    "usage",
+    `Cannot list waits: ${JSON.stringify(wrong)} is no type; ${meant === undefined ? `use ${WAIT_TYPES.join(", ")}` : `did you mean ${meant}?`}`,
+  );
+}
 
 async function inbox(
   context: AccessContext,
   query: NonNullable<Parameters<WaitsApi["list"]>[0]>,
 ): ReturnType<WaitsApi["list"]> {
+  demandTypes(query.type ?? []);
   const store = needStore(context);
   const session = query.all_sessions === true ? undefined : await sessionOf(context, query.session);
-  const limit = Math.min(200, Math.max(1, query.limit ?? 50));
+  const limit = pageLimit(query.limit);
   const after = readCursor(query.cursor);
   const waits = await store.listWaits({
     ...(session === undefined ? {} : { session_id: session.session_id }),
@@ -57,7 +70,8 @@ export function waitsApi(context: AccessContext): WaitsApi {
       if (!decided.ok) throw new HoldfastError(decided.code, decided.reason);
       if (decided.wait?.evidence === undefined)
         throw new HoldfastError("not_possible", `Cannot show evidence: the step "${stepId}" is not in repair`);
-      return decided.wait.evidence;
+      const { evidence, digest } = decided.wait;
+      return { ...evidence, ...(digest === undefined ? {} : { digest }) };
     },
   };
 }

@@ -1,7 +1,7 @@
 /** `waits.*` over HTTP: the inbox, and the answers of a person on exactly what was shown (R-40). */
 import type { DecisionRequest, SessionsApi, Verb, WaitsApi } from "../access/api.ts";
 import { HoldfastError } from "../domain/errors.ts";
-import type { RepairEvidence, Wait } from "../domain/run.ts";
+import type { Wait } from "../domain/run.ts";
 import { addressOf } from "./addresses.ts";
 import type { Runs } from "./runs.ts";
 import type { Transport } from "./transport.ts";
@@ -63,9 +63,9 @@ async function evidenceOf(
   runId: string,
   stepId: string,
   session: string | undefined,
-): Promise<RepairEvidence> {
-  const evidence = (await repairWait(runs, runId, stepId, session))?.evidence;
-  if (evidence !== undefined) return evidence;
+): ReturnType<WaitsApi["evidence"]> {
+  const { evidence, digest } = (await repairWait(runs, runId, stepId, session)) ?? {};
+  if (evidence !== undefined) return { ...evidence, ...(digest === undefined ? {} : { digest }) };
   throw new HoldfastError("not_possible", `Cannot show evidence: the step "${stepId}" is not in repair`);
 }
 

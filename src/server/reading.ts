@@ -149,6 +149,8 @@ function explain(issues: readonly z.core.$ZodIssue[], schema: z.ZodType, where: 
     return unknownField(where, [...path, issue.keys[0] ?? ""].join("."), known);
   }
   if (issue?.code === "invalid_union") {
+    const choice = choiceOf(issue);
+    if (choice !== undefined) return explain([choice], schema, where);
     const branches = issue.errors.filter((branch) => branch.length > 0);
     const [best] = [...branches].sort((a, b) => rank(a) - rank(b));
     if (best !== undefined)
@@ -158,8 +160,23 @@ function explain(issues: readonly z.core.$ZodIssue[], schema: z.ZodType, where: 
         where,
       );
   }
-  const at = path.length === 0 ? `the ${where}` : `\`${path.join(".")}\``;
-  return refusal("usage", `Cannot read the ${where}: ${at} ${words(issue)}; correct it`, { field: path.join(".") });
+  // In a query what is given twice is one name still.
+  const field = (where === "query" ? path.slice(0, 1) : path).join(".");
+  const said = `Cannot read the ${where}: ${field === "" ? `the ${where}` : `\`${field}\``} ${words(issue)}`;
+  return refusal("usage", said.includes("; ") ? said : `${said}; correct it`, { field });
+}
+
+/** Where every branch wants another word in the same place: all those words. */
+function choiceOf(union: z.core.$ZodIssueInvalidUnion): z.core.$ZodIssueInvalidValue | undefined {
+  const wanted = union.errors.map((branch) => branch.find((issue) => issue.code === "invalid_value"));
+  const [first] = wanted;
+  if (first === undefined) return undefined;
+  const values: z.core.$ZodIssueInvalidValue["values"] = [];
+  for (const issue of wanted) {
+    if (issue?.path.join(".") !== first.path.join(".")) return undefined;
+    values.push(...issue.values);
+  }
+  return { ...first, path: [...union.path, ...first.path], values };
 }
 
 /** The branch that was meant: the one whose discriminating word fitted. */
@@ -168,11 +185,17 @@ function rank(issues: readonly z.core.$ZodIssue[]): number {
 }
 
 function words(issue: z.core.$ZodIssue | undefined): string {
-  if (issue?.code === "invalid_value") return `must be ${issue.values.map(String).join(", ")}`;
+  if (issue?.code === "invalid_value") return `must be ${orList(issue.values.map(String))}`;
   if (issue?.code === "invalid_type")
     return issue.input === undefined ? `is missing or not ${issue.expected}` : `must be ${issue.expected}`;
   if (issue?.code === "invalid_format") return "has a form that is not allowed";
   return issue === undefined ? "is wrong" : issue.message.charAt(0).toLowerCase() + issue.message.slice(1);
+}
+
+/** `a, b or c`. */
+function orList(words: readonly string[]): string {
+  const last = words.at(-1) ?? "";
+  return words.length < 2 ? last : `${words.slice(0, -1).join(", ")} or ${last}`;
 }
 
 function unknownField(where: string, name: string, known: readonly string[]): Error {

@@ -31,14 +31,10 @@ const waitType = z.enum(WAIT_TYPES);
 const kind = z.enum(["plan", "graph", "script"]);
 const json = z.unknown().openapi({ description: "Any JSON value" });
 /** A JSON value that must be there; null is one. */
-const given = z.union([
-  z.string(),
-  z.number(),
-  z.boolean(),
-  z.null(),
-  z.array(z.unknown()),
-  z.record(z.string(), z.unknown()),
-]);
+const given = z
+  .unknown()
+  .refine((value) => value !== undefined, "is missing; give any JSON value")
+  .openapi({ description: "Any JSON value" });
 const count = z.int().min(0);
 const ms = z.int().min(0);
 const at = z.string().openapi({ format: "date-time" });
@@ -70,7 +66,7 @@ export const cursor = z
 /** May be given more than once. */
 export function queryList<T extends z.ZodType<string>>(item: T) {
   return z
-    .union([item.transform((one) => [one]), z.array(item).max(16)])
+    .preprocess((value) => (typeof value === "string" ? [value] : value), z.array(item).max(16))
     .optional()
     .openapi({ type: "array", items: { type: "string" } });
 }

@@ -245,7 +245,12 @@ describe("one process follows, another decides", () => {
       { status: "suspended", waits: [{ type: "budget" }] },
     ]);
     expect((await place.call("budget", "last", "--max-steps", "1")).status).toBe(1);
-    expect((await place.call("budget", "last")).status).toBe(2);
+    const bare = await place.call("budget", "last");
+    expect([bare.status, bare.stderr]).toEqual([2, expect.stringContaining("no limit is given; name at least one")]);
+    for (const flag of ["--max-steps", "--wall-time-ms"]) {
+      const wrong = await place.call("budget", "last", flag, "abc");
+      expect([wrong.status, wrong.stderr]).toEqual([2, expect.stringContaining(`Cannot read ${flag}: `)]);
+    }
     const raised = await place.call("budget", "last", "--max-steps", "5", "--json");
     expect([raised.status, JSON.parse(raised.stdout)]).toMatchObject([0, { budget: { max_steps: 5 } }]);
     const done = await place.call("resume", "last", "--json");
@@ -333,6 +338,7 @@ describe("a process is killed inside a mutating tool", () => {
       tool: "slow_write",
       attempt: 1,
       late_results: [],
+      digest,
     });
     expect(await place.json("doctor", "last", "--limit", "5")).toEqual({ findings: [], truncated: false });
     const wrong = await place.call("repair", "last", "ship", "--failed", "no", "--digest", "00000000");

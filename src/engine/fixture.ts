@@ -249,6 +249,8 @@ export interface FixtureOptions {
   readonly program?: EngineOptions["program"];
   /** Errors that the engine logs are expected. */
   readonly quiet?: boolean;
+  /** The store has its session, or cannot be asked yet. */
+  readonly hasSession?: boolean;
 }
 
 export function compile(document: object): Definition {
@@ -263,7 +265,7 @@ export function compile(document: object): Definition {
 export async function fixture(options: FixtureOptions): Promise<Fixture> {
   const { store } = options;
   const session = "00000000-0000-7000-8000-000000000001";
-  if ((await store.getSession(session)) === undefined)
+  if (options.hasSession !== true && (await store.getSession(session)) === undefined)
     await store.createSession({
       session_id: session,
       name: "default",

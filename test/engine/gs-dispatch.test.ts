@@ -2,10 +2,22 @@
 import { expect, test } from "vitest";
 import { canonicalJson } from "../../src/domain/json.ts";
 import type { RunState } from "../../src/domain/state.ts";
-import { type FakeTool, TestClock } from "../../src/engine/fixture.ts";
+import { type FakeTool, type Fixture, ok, TestClock, turn } from "../../src/engine/fixture.ts";
 import { unpackText } from "../../src/engine/index.ts";
 import type { TreeCommit } from "../../src/ports/index.ts";
-import { carrier, eventually, file, gate, NEVER, open, processOn, stepOf, stopsAfter, TurnOwner } from "./gs-world.ts";
+import {
+  carrier,
+  eventually,
+  file,
+  gate,
+  NEVER,
+  open,
+  plain,
+  processOn,
+  stepOf,
+  stopsAfter,
+  TurnOwner,
+} from "./gs-world.ts";
 
 const text = (group: readonly TreeCommit[]): string =>
   group.flatMap((commit) => commit.runs.map((run) => unpackText(run.segment))).join("");
@@ -201,41 +213,106 @@ test("GS-27 a mutation with a receipt: deferred leaves it as it is, unknown is r
   expect([owner.calls, stepOf(state).attempts]).toEqual([1, 1]);
 });
 
-test("GS-28 a cancel, and again: the owner is told, its late success is kept, and the run is cancelled without output", async () => {
+/** An owner that is at work until `end`, also once it is told to stop, and then has done what it was asked. */
+function stubborn() {
+  const owner = { told: 0, ended: false, hears: gate(), end: gate() };
+  const run: FakeTool["run"] = async (call) => {
+    call.signal.addEventListener("abort", () => {
+      owner.told++;
+      owner.hears.open();
+    });
+    await call.receipt({ turn_id: "t1" });
+    await owner.end.promise;
+    owner.ended = true;
+    return ok(1);
+  };
+  return { owner, run };
+}
+
+test("GS-28 cancelled at 20 and again at 21 while it is stopping: the owner is told once, its late success is kept, and the first cancel ends the run without output", async () => {
   const store = await open();
-  const owner = new TurnOwner();
-  owner.prompt = false;
-  const told = gate();
-  const f = await processOn(store, {
-    tools: {
-      turn: {
-        ...owner.tool(),
-        run: async (call) => {
-          await call.receipt({ turn_id: "t1" });
-          await new Promise<void>((resolve) => call.signal.addEventListener("abort", () => resolve()));
-          told.open();
-          return { type: "succeeded", output: 1 };
-        },
-      },
-    },
-  });
+  const { owner, run } = stubborn();
+  const clock = new TestClock();
+  const f = await processOn(store, { clock, tools: { turn: plain(run) } });
+  const zero = clock.now();
   const runId = await f.start(carrier());
   await f.until(runId, hasReceipt);
-  const first = f.signal(runId, "cancel", { reason: "first", decided_by: "os:a" });
-  await told.promise;
-  await first;
-  await expect(f.signal(runId, "cancel", { reason: "second", decided_by: "os:b" })).rejects.toMatchObject({
-    code: "terminal",
-  });
-  const state = await f.state(runId);
-  expect([state.status, state.output, stepOf(state).status]).toEqual(["cancelled", undefined, "cancelled"]);
-  expect(state.failure?.message).toBe("first");
-  expect((await f.events(runId)).find((event) => event.type === "late_result")).toMatchObject({
-    result: { type: "succeeded", output: 1 },
-  });
+  await clock.advance(20);
+  const answers: [string, boolean, boolean][] = [];
+  const cancel = (reason: string, decided_by: string): Promise<unknown> =>
+    f.signal(runId, "cancel", { reason, decided_by }).then((taken) => answers.push([reason, taken, owner.ended]));
+  const first = cancel("first", "os:a");
+  await owner.hears.promise;
+  await clock.advance(1);
+  const second = cancel("second", "os:b");
+  const asked = () => store.signals({ root_run_id: runId });
+  await eventually(async () => (await asked()).length === 2);
+  for (let i = 0; i < 20; i++) await turn();
+  // Intent is not termination (GD-40): neither is answered, nothing is called cancelled.
+  expect((await asked()).map(({ created_at_ms, payload }) => [created_at_ms - zero, payload])).toEqual([
+    [20, { reason: "first", decided_by: "os:a" }],
+    [21, { reason: "second", decided_by: "os:b" }],
+  ]);
+  expect([answers, owner.told, (await f.state(runId)).status]).toEqual([[], 1, "running"]);
+  owner.end.open();
+  await Promise.all([first, second]);
+  expect(answers.sort()).toEqual([
+    ["first", true, true],
+    ["second", true, true],
+  ]);
+  await expectCancelledOnce(f, runId, { reason: "first", decided_by: "os:a" });
+  expect([owner.told, await asked()]).toEqual([1, []]);
+  await expect(f.signal(runId, "cancel", { reason: "third" })).rejects.toMatchObject({ code: "terminal" });
 });
 
-test("GS-28 an attempt that is only observed hears of the cancel too, through its owner", async () => {
+/** GD-40: one end, that of the first cancel; no output; what the owner said too late is evidence. */
+async function expectCancelledOnce(f: Fixture, runId: string, by: object): Promise<void> {
+  const events = await f.events(runId);
+  const state = await f.state(runId);
+  expect(events.filter(({ type }) => type === "run_cancelled")).toMatchObject([by]);
+  expect(events.filter(({ type }) => type === "late_result")).toMatchObject([
+    { step_id: "turn", attempt: 1, result: { type: "succeeded", output: 1 } },
+  ]);
+  expect(events.some(({ type }) => type === "step_completed" || type === "run_succeeded")).toBe(false);
+  const step = stepOf(state);
+  expect([state.status, state.output, step.status, step.output]).toEqual([
+    "cancelled",
+    undefined,
+    "cancelled",
+    undefined,
+  ]);
+}
+
+test("GS-28 the process dies between the two: the first cancel is kept, and its word ends the run once the lost attempt is answered", async () => {
+  const store = await open();
+  const { owner, run } = stubborn();
+  const tools = { turn: plain(run) };
+  const dying = await processOn(store, { tools });
+  const runId = await dying.start(carrier());
+  await dying.until(runId, hasReceipt);
+  void dying.signal(runId, "cancel", { reason: "first", decided_by: "os:a" });
+  await owner.hears.promise;
+  await dying.kill();
+  const f = await processOn(store, { tools });
+  expect(await f.signal(runId, "cancel", { reason: "second", decided_by: "os:b" })).toBe(true);
+  const state = await f.state(runId);
+  expect([state.status, state.output, state.stopping]).toEqual([
+    "suspended",
+    undefined,
+    { reason: "cancelled", text: "first", decided_by: "os:a" },
+  ]);
+  const repair = { resolution: "succeeded", output: 1, decided_by: "os:c" };
+  await f.signal(runId, "repair", { wait_id: state.waits.at(-1)?.wait_id ?? "", ...repair });
+  await f.engine.idle(runId);
+  const ended = await f.state(runId);
+  expect([ended.status, ended.output, stepOf(ended).status]).toEqual(["cancelled", undefined, "succeeded"]);
+  expect((await f.events(runId)).filter(({ type }) => type === "run_cancelled")).toMatchObject([
+    { reason: "first", decided_by: "os:a" },
+  ]);
+  expect([owner.told, await store.signals({ root_run_id: runId })]).toEqual([1, []]);
+});
+
+test("GS-28 an attempt that is only observed: its owner is told once by two cancels, and its success is too late", async () => {
   const store = await open();
   const owner = new TurnOwner();
   owner.prompt = false;
@@ -247,13 +324,18 @@ test("GS-28 an attempt that is only observed hears of the cancel too, through it
   const tree = await f.engine.attach(runId);
   if (tree === undefined) throw new Error("not claimed");
   await f.engine.go(tree, "auto");
-  const cancelling = f.signal(runId, "cancel");
+  const first = f.signal(runId, "cancel", { reason: "first" });
   await eventually(() => owner.cancelled.length > 0);
+  const second = f.signal(runId, "cancel", { reason: "second" });
+  await eventually(async () => (await store.signals({ root_run_id: runId })).length === 2);
+  // Still at work: it is asked on, and not told again.
+  const before = owner.observations;
+  await eventually(() => owner.observations > before + 1);
+  expect((await f.state(runId)).status).toBe("running");
   owner.end();
-  await cancelling;
-  const state = await f.state(runId);
-  expect([state.status, state.output, owner.cancelled.length, owner.calls]).toEqual(["cancelled", undefined, 1, 1]);
-  expect((await f.events(runId)).filter((event) => event.type === "late_result")).toHaveLength(1);
+  await Promise.all([first, second]);
+  await expectCancelledOnce(f, runId, { reason: "first" });
+  expect([owner.cancelled.length, owner.calls]).toEqual([1, 1]);
 });
 
 test("GS-29 cancelled with its owner gone: read-only and never handed off is cancelled, a handed-off mutation is repair", async () => {

@@ -1,7 +1,7 @@
 /** GS-1, C02, C07, C33, C34: a store that is not there, is full, or is used by many; and what the driver makes of it. */
 import { expect, test } from "vitest";
 import { type Json, sha256 } from "../../src/domain/json.ts";
-import { type FakeTool, gate, NEVER, ok, TestClock, turn } from "../../src/engine/fixture.ts";
+import { type FakeTool, gate, NEVER, ok, TestClock } from "../../src/engine/fixture.ts";
 import { openHealingStore } from "../../src/engine/index.ts";
 import type { Program } from "../../src/engine/program.ts";
 import { collectStatements, type Db, type OpenDatabase, openDatabase } from "../../src/stores/sqlite/driver.ts";

@@ -42,6 +42,7 @@ export class TurnOwner {
   readonly cancelled: string[] = [];
   calls = 0;
   lookups = 0;
+  observations = 0;
   /** Who holds the session's permit. */
   permit: string | undefined;
   /** Turns end by themselves as soon as their receipt is stored. */
@@ -88,7 +89,10 @@ export class TurnOwner {
         this.lookups++;
         return this.#known(query.dispatch_id);
       },
-      observe: async (_, query) => this.says ?? this.#known(query.dispatch_id),
+      observe: async (_, query) => {
+        this.observations++;
+        return this.says ?? this.#known(query.dispatch_id);
+      },
       cancel: async (_, query) => this.#cancel(query.dispatch_id),
     };
   }

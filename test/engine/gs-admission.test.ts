@@ -67,23 +67,50 @@ test("GS-7 a run blocked in admission delays no other; stopped, its tree is anyb
   expect(blocked.accepted).toEqual([]);
 });
 
-test("GS-8 while one process has a tree another recovers nothing of it; let go of, either may take it", async () => {
+test("GS-8 while one process has a run another recovers nothing of it: one pending activation; let go of, it and other-run may be taken, each once", async () => {
   const path = file();
   const owner = new TurnOwner();
   owner.permit = "somebody else";
   const tools = { turn: owner.tool() };
   const holder = await processOn(await open(path), { tools });
-  const runId = await holder.start(carrier());
-  await eventually(() => (holder.engine.holds(runId)?.dispatch.admission.waiting.length ?? 0) > 0);
-  await holder.engine.holds(runId)?.journal.barrier();
+  const ids = { admission: await holder.start(carrier()), other: await holder.start(carrier()) };
+  const waits = (runId: string): number => holder.engine.holds(runId)?.dispatch.admission.waiting.length ?? 0;
+  await eventually(() => waits(ids.admission) === 1 && waits(ids.other) === 1);
+  for (const runId of Object.values(ids)) await holder.engine.holds(runId)?.journal.barrier();
+  const before = await holder.events(ids.admission);
   const other = await processOn(await open(path), { tools });
-  other.drive();
-  expect(await other.engine.attach(runId)).toBeUndefined();
-  expect(step(await other.state(runId), "turn")).toBe("queued");
+  const driver = other.drive(60_000);
+  await driver.wake();
+  expect([other.engine.load, await other.engine.attach(ids.admission)]).toEqual([0, undefined]);
+  const state = await other.state(ids.admission);
+  expect([...state.steps.values()].map(({ id, status, attempts }) => [id, status, attempts])).toEqual([
+    ["turn", "queued", 0],
+  ]);
+  expect(await other.events(ids.admission)).toEqual(before);
+  await driver.stop();
   await holder.engine.close();
+  // Both gates are free now, and each is one process's again once it is taken.
+  const third = await processOn(await open(path), { tools });
+  const trees = [await other.engine.attach(ids.admission), await third.engine.attach(ids.other)];
+  expect(trees.map((tree) => tree?.rootRunId)).toEqual([ids.admission, ids.other]);
+  expect([await third.engine.attach(ids.admission), await other.engine.attach(ids.other)]).toEqual([
+    undefined,
+    undefined,
+  ]);
   owner.release();
-  await other.until(runId, ({ status }) => status === "succeeded");
-  expect(owner.accepted).toHaveLength(1);
+  for (const [i, f] of [other, third].entries()) {
+    const tree = trees[i];
+    if (tree !== undefined) await f.engine.go(tree, "auto");
+  }
+  for (const [f, runId] of [
+    [other, ids.admission],
+    [third, ids.other],
+  ] as const) {
+    await f.engine.idle(runId);
+    const done = await f.state(runId);
+    expect([done.status, stepOf(done).attempts]).toEqual(["succeeded", 1]);
+  }
+  expect(owner.accepted).toHaveLength(2);
 });
 
 const write =

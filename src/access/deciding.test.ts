@@ -18,6 +18,11 @@ const plan = (id: string, steps: object[], node: object) => ({
 
 const WORKFLOWS = [
   plan("ask", [{ id: "write", type: "tool", tool: "write", args: { n: 1 }, capabilities: ["write"] }], leaf("write")),
+  plan(
+    "both",
+    [1, 2].map((n) => ({ id: `write-${n}`, type: "tool", tool: "write", args: { n }, capabilities: ["write"] })),
+    { type: "parallel", nodes: [leaf("write-1"), leaf("write-2")] },
+  ),
   plan("gate", [{ id: "gate", type: "approval", prompt: "Go on?" }], leaf("gate")),
   plan("number", [{ id: "n", type: "input", prompt: "How many?", schema: { type: "integer", minimum: 0 } }], leaf("n")),
   plan("lost", [{ id: "lose", type: "tool", tool: "lose", args: {}, capabilities: ["lose"] }], leaf("lose")),
@@ -77,6 +82,9 @@ const until = async (holdfast: Holdfast, workflow: string, options: { started_by
   holdfast.run({ workflow, ...options });
 const only = (run: Run) => run.waits[0] as NonNullable<Run["waits"][0]>;
 
+const grants = async (holdfast: Holdfast, runId: string): Promise<number> =>
+  (await holdfast.runs.events(runId)).filter(({ type }) => type === "grant_issued").length;
+
 async function refused(act: Promise<unknown>): Promise<HoldfastError> {
   const error = await act.then(
     () => undefined,
@@ -131,6 +139,40 @@ describe("approvals", () => {
     );
     expect([error.code, error.details]).toEqual(["conflict", { wait_id: wait.wait_id, digest: wait.digest }]);
     expect((await holdfast.runs.inspect(run.run_id)).waits).toHaveLength(1);
+  });
+
+  test("GS-37 an approval of another checksum, workspace, session, run or node is refused: nothing is granted, all still waits", async () => {
+    const { open, written } = await world();
+    const holdfast = await open();
+    const [run, twin, two] = [
+      await until(holdfast, "ask"),
+      await until(holdfast, "ask"),
+      await until(holdfast, "both"),
+    ];
+    const session = (await holdfast.sessions.create({ name: "other" })).session_id;
+    const elsewhere = await (await world()).open();
+    const here = only(run);
+    const [a, b] = two.waits as [Run["waits"][0], Run["waits"][0]];
+    // The same work in another run, and the same tool in another node, are other things to approve.
+    expect(new Set([here, only(twin), a, b].map(({ digest }) => digest)).size).toBe(4);
+    const by = (wait: { digest?: string }) => ({ decided_by: "os:anna", digest: wait.digest ?? "" });
+    const wrong: readonly [string, () => Promise<unknown>, string][] = [
+      ["checksum", () => holdfast.waits.approve(run.run_id, here.wait_id, by({ digest: "0".repeat(64) })), "conflict"],
+      ["workspace", () => elsewhere.waits.approve(run.run_id, here.wait_id, by(here)), "not_found"],
+      ["session", () => holdfast.waits.approve(run.run_id, here.wait_id, by(here), session), "not_found"],
+      ["run", () => holdfast.waits.approve(twin.run_id, here.wait_id, by(here)), "conflict"],
+      ["node", () => holdfast.waits.approve(two.run_id, a.wait_id, by(b)), "conflict"],
+      ["no node", () => holdfast.waits.approve(two.run_id, "w-999", by(a)), "not_found"],
+    ];
+    for (const [what, act, code] of wrong) expect([what, (await refused(act())).code]).toEqual([what, code]);
+    for (const each of [run, twin, two]) {
+      expect((await holdfast.runs.inspect(each.run_id)).waits).toEqual(each.waits);
+      expect(await grants(holdfast, each.run_id)).toBe(0);
+    }
+    // One node's approval sends that node's call and no other.
+    await holdfast.waits.approve(two.run_id, b.wait_id, by(b));
+    const after = await holdfast.runs.drive(two.run_id);
+    expect([after.waits, written]).toEqual([[a], [{ n: 2 }]]);
   });
 
   test("C36 the same decision again has the same answer, the opposite is a conflict that names who was first", async () => {
@@ -335,7 +377,7 @@ describe("repairs", () => {
 });
 
 describe("attempts", () => {
-  test("GS-37 a mutation that waits for approval is no attempt; approved it is one grant and none, until it is sent", async () => {
+  test("GS-37 a mutation that waits for approval is no attempt; approved it is the attempt of one grant, denied none", async () => {
     const { open, written } = await world();
     const holdfast = await open();
     const run = await until(holdfast, "ask");
@@ -345,11 +387,12 @@ describe("attempts", () => {
     expect((await holdfast.runs.attempts(run.run_id)).attempts).toMatchObject([
       { attempt: 1, status: "succeeded", side_effect: "mutating", has_receipt: false, redispatches: 0, tool: "write" },
     ]);
+    expect(await grants(holdfast, run.run_id)).toBe(1);
     const denied = await until(holdfast, "ask");
     await holdfast.waits.deny(denied.run_id, undefined, { decided_by: "os:anna" });
     expect((await holdfast.runs.drive(denied.run_id)).status).toBe("failed");
     expect((await holdfast.runs.attempts(denied.run_id)).attempts).toEqual([]);
-    expect(written).toHaveLength(1);
+    expect([await grants(holdfast, denied.run_id), written.length]).toEqual([0, 1]);
   });
 
   test("come in pages, with a filter, each once", async () => {

@@ -1,6 +1,5 @@
 /** Runs inside runs: one ledger, one set of permits and limits, one clock for the tree (SC-33, SC-34, RP-25, RP-45, R-14, R-20). */
 import { expect, test } from "vitest";
-import type { RunEvent } from "../domain/events.ts";
 import { openSqliteStore } from "../stores/sqlite/index.ts";
 import {
   aborted,
@@ -197,7 +196,7 @@ test("R-14 time suspended on an approval is no wall time; past the deadline a ru
   });
 });
 
-test("C09 cancelling a tree ends its children and grandchildren first, whatever they wait for", async () => {
+test("C09 cancelling a tree ends its children and grandchildren too, whatever they wait for, and none after its parent", async () => {
   const entered = gate();
   let calls = 0;
   const f = await fixture({
@@ -228,23 +227,22 @@ test("C09 cancelling a tree ends its children and grandchildren first, whatever 
   };
   const runId = await f.start(top, {}, { nested: [grand, child, asks] });
   await entered.promise;
-  const seen: string[] = [];
-  const records = await f.store.treeRuns(runId);
-  for (const record of records)
-    f.engine.subscribe(record.run_id, (events) => void seen.push(...ends(record.run_id, events)));
   await f.signal(runId, "cancel");
   await f.engine.idle(runId);
   const runs = await f.store.treeRuns(runId);
   expect(runs).toHaveLength(8);
   expect(new Set(runs.map((run) => run.status))).toEqual(new Set(["cancelled"]));
   expect(runs.every((run) => run.wait_count === 0)).toBe(true);
-  expect(seen.at(-1)).toBe(runId);
+  const ends = new Map<string, number>();
+  for (const { run_id } of runs) {
+    const last = (await f.events(run_id)).at(-1);
+    expect(last?.type).toBe("run_cancelled");
+    ends.set(run_id, last?.at_ms ?? 0);
+  }
+  for (const { run_id, parent_run_id } of runs)
+    if (parent_run_id !== undefined) expect(ends.get(run_id)).toBeLessThanOrEqual(ends.get(parent_run_id) ?? 0);
   expect(calls).toBe(2);
 });
-
-function ends(runId: string, events: readonly RunEvent[]): string[] {
-  return events.some((event) => event.type === "run_cancelled") ? [runId] : [];
-}
 
 test("R-20 cancelling only a child fails its parent's step as cancelled, live and where nobody holds the tree", async () => {
   const asks = { id: "asks", steps: [{ id: "gate", type: "approval", prompt: "?" }], plan: leaf("gate") };

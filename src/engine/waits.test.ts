@@ -2,7 +2,18 @@
 import { expect, test } from "vitest";
 import type { Json } from "../domain/json.ts";
 import { openSqliteStore } from "../stores/sqlite/index.ts";
-import { type Fixture, type FixtureOptions, failed, fixture, gate, leaf, ok, TestClock, turn } from "./fixture.ts";
+import {
+  aborted,
+  type Fixture,
+  type FixtureOptions,
+  failed,
+  fixture,
+  gate,
+  leaf,
+  ok,
+  TestClock,
+  turn,
+} from "./fixture.ts";
 
 const open = () => openSqliteStore({ path: ":memory:" });
 const tool = (id: string, more: object = {}) => ({ id, type: "tool", tool: "Read", capabilities: ["read"], ...more });
@@ -13,6 +24,7 @@ const approval = (more: object = {}) => ({
 const tools = { Read: { run: () => ok("read") } };
 /** The clock of these tests jumps further than a lease lasts. */
 const LONG = { lease_ms: 6e9 };
+const DAY_MS = 86_400_000;
 
 async function decide(
   f: Fixture,
@@ -112,7 +124,7 @@ test("C18 a timer of 30 days fires when it is due and not before, also in a proc
   const clock = new TestClock();
   const store = await open();
   const f = await fixture({ store, clock, limits: LONG, tools });
-  const days = 30 * 86_400_000;
+  const days = 30 * DAY_MS;
   const waiting = await f.run({
     steps: [{ id: "sleep", type: "wait", for_ms: days }, tool("after")],
     plan: { type: "sequence", nodes: [leaf("sleep"), leaf("after")] },
@@ -127,6 +139,77 @@ test("C18 a timer of 30 days fires when it is due and not before, also in a proc
   await clock.advance(1);
   await wake(g, runId, clock);
   expect(await g.state(runId)).toMatchObject({ status: "succeeded", output: "read" });
+});
+
+test("C18 an approval that expires after 60 days is open to the last millisecond, also in a process that was not there when it began", async () => {
+  for (const [early, end] of [
+    [1, { status: "succeeded", output: { approved: true, decided_by: "me" } }],
+    [0, { status: "succeeded", output: { approved: false, decision: "expired" } }],
+  ] as const) {
+    const clock = new TestClock();
+    const store = await open();
+    const f = await fixture({ store, clock, limits: LONG });
+    const waiting = await f.run(approval({ deadline_ms: 60 * DAY_MS, outcome: "value" }));
+    const runId = waiting.header.run_id;
+    const { wait_id = "", since_ms = 0, deadline_at_ms } = waiting.waits[0] ?? {};
+    expect([deadline_at_ms, (await store.getTree(runId))?.wake_at_ms]).toEqual([
+      since_ms + 60 * DAY_MS,
+      since_ms + 60 * DAY_MS,
+    ]);
+    await clock.advance(60 * DAY_MS - early);
+    const g = await fixture({ store, clock, limits: LONG });
+    if (early === 1) await g.resume(runId, "woken");
+    expect([early, (await g.state(runId)).status]).toEqual([early, "suspended"]);
+    await g.signal(runId, "approve", { wait_id, decided_by: "me" });
+    await clock.advance(0);
+    await g.engine.idle(runId);
+    expect(await g.state(runId)).toMatchObject(end);
+  }
+});
+
+test("C18 the same in a process that has it in memory for all of the 60 days", async () => {
+  const clock = new TestClock();
+  const leave = gate();
+  const busy = { run: async () => ok(await leave.promise.then(() => 1)) };
+  const f = await fixture({ store: await open(), clock, limits: LONG, tools: { Read: busy } });
+  const runId = await f.start({
+    steps: [tool("read"), ...approval({ deadline_ms: 60 * DAY_MS, outcome: "value" }).steps],
+    plan: { type: "parallel", nodes: [leaf("read"), leaf("gate")] },
+    budgets: { wall_time_ms: 61 * DAY_MS },
+  });
+  await f.until(runId, (state) => state.waits.length === 1);
+  await clock.advance(60 * DAY_MS - 1);
+  expect((await f.state(runId)).waits).toHaveLength(1);
+  await clock.advance(1);
+  leave.open();
+  await f.engine.idle(runId);
+  expect(await f.state(runId)).toMatchObject({ status: "succeeded", output: [1, { decision: "expired" }] });
+});
+
+test("C18 a wall time of 40 days ends a run that is at work when it is over, and not a millisecond before", async () => {
+  const clock = new TestClock();
+  const inside = gate();
+  const f = await fixture({
+    store: await open(),
+    clock,
+    limits: LONG,
+    tools: {
+      Read: {
+        run: async (call) => {
+          inside.open();
+          await aborted(call);
+          return ok("too late");
+        },
+      },
+    },
+  });
+  const runId = await f.start({ steps: [tool("a")], plan: leaf("a"), budgets: { wall_time_ms: 40 * DAY_MS } });
+  await inside.promise;
+  await clock.advance(40 * DAY_MS - 1);
+  expect((await f.state(runId)).status).toBe("running");
+  await clock.advance(1);
+  await f.engine.idle(runId);
+  expect(await f.state(runId)).toMatchObject({ status: "failed", failure: { code: "budget_exceeded" } });
 });
 
 test("C12 three approvals in parallel, answered in each order, with a restart between: the block ends after the third", async () => {

@@ -20,7 +20,8 @@ async function runIn(at: string): Promise<{
   recoveries: number;
   reasons: string[];
   broken: string[];
-  kinds: string[];
+  /** Of each `step_started`: the step, the attempt, and how often it was sent again. */
+  starts: [string, number, number | undefined][];
 }> {
   const store = await openSqliteStore({ path: join(at, "holdfast.db") });
   try {
@@ -34,7 +35,9 @@ async function runIn(at: string): Promise<{
       recoveries: history.tree.recoveries,
       reasons: events.flatMap((event) => (event.type === "run_suspended" ? [event.reason] : [])),
       broken: checkRules(history).map((fault) => `${fault.rule} at ${fault.sequence}: ${fault.why}`),
-      kinds: events.map((event) => event.type),
+      starts: events.flatMap((event) =>
+        event.type === "step_started" ? [[event.step_id, event.attempt, event.redispatch]] : [],
+      ),
     };
   } finally {
     await store.close();
@@ -55,22 +58,54 @@ async function eventually(
   }
 }
 
-test("C01 C04 a step is not handed out again while its worker is busy, however long it takes", async () => {
+/** Follows the row of the folder's one tree until it has been renewed into the time of `until`; each expiry, once. */
+async function leasesUntil(at: string, until: number): Promise<{ fences: number[]; expiries: number[] }> {
+  const store = await openSqliteStore({ path: join(at, "holdfast.db") });
+  const [fences, expiries] = [new Set<number>(), new Set<number>()];
+  try {
+    const [run] = await store.listRuns({ limit: 1 });
+    for (;;) {
+      const tree = await store.getTree(run?.run_id ?? "");
+      const { fence = 0, lease_expires_at_ms: expiry = 0 } = tree ?? {};
+      fences.add(fence);
+      expiries.add(expiry);
+      if (expiry === 0 || expiry - LEASE_MS >= until) break;
+      await new Promise((resolve) => setTimeout(resolve, 20));
+    }
+  } finally {
+    await store.close();
+  }
+  return { fences: [...fences], expiries: [...expiries] };
+}
+
+test("C01 C04 a step of four leases, three workers: its lease is renewed throughout, nobody else gets it, and it is one attempt with one effect", async () => {
   const at = folder();
   const first = await child({ act: "start", folder: at, workflow: "slow", lease_ms: LEASE_MS });
   await first.hears(isSlow);
-  const second = await child({ act: "serve", folder: at, lease_ms: LEASE_MS });
-  await second.hears((said) => said.serving !== undefined);
-  // Longer than the lease and its grace: it lives on by renewal alone.
-  await new Promise((resolve) => setTimeout(resolve, 2.2 * LEASE_MS));
-  expect(second.said.filter(isSlow)).toEqual([]);
+  const idle = [
+    await child({ act: "serve", folder: at, lease_ms: LEASE_MS }),
+    await child({ act: "serve", folder: at, lease_ms: LEASE_MS }),
+  ];
+  for (const each of idle) await each.hears((said) => said.serving !== undefined);
+  const { fences, expiries } = await leasesUntil(at, Date.now() + 4 * LEASE_MS);
+  // One holder, whose renewals each came before the last one had run out.
+  expect(fences).toEqual([1]);
+  for (const [i, expiry] of expiries.entries())
+    if (i > 0) expect(expiry - (expiries[i - 1] ?? 0)).toBeLessThan(LEASE_MS);
+  expect(expiries.length).toBeGreaterThan(4);
+  for (const each of idle) expect(each.said.filter(isSlow)).toEqual([]);
   writeFileSync(join(at, GO), "");
   expect((await first.hears(isEnd)).status).toBe("succeeded");
-  expect(effectsIn(at).map((effect) => effect.pid)).toEqual([first.process.pid]);
-  expect((await runIn(at)).kinds.filter((kind) => kind === "step_started")).toHaveLength(3);
-  second.process.kill("SIGTERM");
-  await second.exited;
-});
+  const run = await runIn(at);
+  expect([effectsIn(at).map((effect) => effect.pid), run.recoveries, run.broken]).toEqual([[first.process.pid], 0, []]);
+  expect(run.starts).toEqual([
+    ["look", 1, undefined],
+    ["slow", 1, undefined],
+    ["after", 1, undefined],
+  ]);
+  for (const each of idle) each.process.kill("SIGTERM");
+  await Promise.all(idle.map((each) => each.exited));
+}, 20_000);
 
 test("R-5 a restart on the same host goes on at once: no lease is waited for", async () => {
   const at = folder();

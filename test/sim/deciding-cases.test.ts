@@ -74,7 +74,7 @@ test("C12 three approvals in each of six orders, with every process killed betwe
   }
 });
 
-test("C14 a cancel and an approval at the same time, 1,000 times over two engines: one of them has won, never both, never neither", async () => {
+test("C14 a cancel and an approval at the same time, 1,000 times over two engines: what was approved happens once unless the cancel overtakes it, what was not never, and every run ends", async () => {
   const charge: MockTool = { ...CHARGE, takes_ms: [0, 0] };
   const world = await createWorld({
     seed,

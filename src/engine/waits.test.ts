@@ -2,6 +2,7 @@
 import { expect, test } from "vitest";
 import type { Json } from "../domain/json.ts";
 import { openSqliteStore } from "../stores/sqlite/index.ts";
+import { faultyStore } from "../testing/index.ts";
 import {
   aborted,
   type Fixture,
@@ -14,6 +15,7 @@ import {
   TestClock,
   turn,
 } from "./fixture.ts";
+import { Driver } from "./index.ts";
 
 const open = () => openSqliteStore({ path: ":memory:" });
 const tool = (id: string, more: object = {}) => ({ id, type: "tool", tool: "Read", capabilities: ["read"], ...more });
@@ -25,6 +27,10 @@ const tools = { Read: { run: () => ok("read") } };
 /** The clock of these tests jumps further than a lease lasts. */
 const LONG = { lease_ms: 6e9 };
 const DAY_MS = 86_400_000;
+
+const turns = async (count: number): Promise<void> => {
+  for (let n = 0; n < count; n++) await turn();
+};
 
 async function decide(
   f: Fixture,
@@ -242,30 +248,47 @@ test("C12 three approvals in parallel, answered in each order, with a restart be
   }
 });
 
-test("C11 an approval in a child, given by another process while the parent's is dead: the parent goes on and ends", async () => {
-  const store = await open();
+test("C11 an approval in a child, given through its own id by another process while the parent's is dead, and that one dies too: the parent is started, goes on and ends", async () => {
   const child = { id: "child", ...approval({ outcome: "value" }) };
   const top = {
     id: "top",
-    steps: [{ id: "each", type: "workflow", workflow_id: "child", revision: 1, args: {} }],
-    plan: { type: "map", source: { from: "literal", value: [1] }, item: "n", body: leaf("each") },
+    steps: [{ id: "each", type: "workflow", workflow_id: "child", revision: 1, args: {} }, tool("after")],
+    plan: {
+      type: "sequence",
+      nodes: [{ type: "map", source: { from: "literal", value: [1] }, item: "n", body: leaf("each") }, leaf("after")],
+    },
   };
-  const f = await fixture({ store });
-  const waiting = await f.run(top, {}, { nested: [child] });
-  const runId = waiting.header.run_id;
-  expect(waiting.waits).toMatchObject([{ type: "child", reason: "approval" }]);
-  await f.engine.close();
-  const childId = (await store.treeRuns(runId))[1]?.run_id ?? "";
-  const g = await fixture({ store });
-  const wait_id = (await g.state(childId)).waits[0]?.wait_id ?? "";
-  await g.signal(runId, "approve", { wait_id, decided_by: "me" }, childId);
-  await g.engine.idle(runId);
-  expect(await g.state(runId)).toMatchObject({ status: "succeeded", output: [{ approved: true }] });
+  // The process that is sent the approval dies as soon as so many of its commits are on the disk.
+  for (const commits of [0, 1, 2, 3, Number.POSITIVE_INFINITY]) {
+    const store = await open();
+    const parent = faultyStore(store);
+    const f = await fixture({ store: parent.store, tools });
+    const waiting = await f.run(top, {}, { nested: [child] });
+    const runId = waiting.header.run_id;
+    expect(waiting.waits).toMatchObject([{ type: "child", reason: "approval" }]);
+    const childId = (await store.treeRuns(runId))[1]?.run_id ?? "";
+    const wait_id = (await f.state(childId)).waits[0]?.wait_id ?? "";
+    parent.stop();
+    let made = 0;
+    const other = faultyStore(store, {
+      write: (_, method) => {
+        if (commits === 0) return method === "putSignal" ? { kind: "stop", when: "after" } : undefined;
+        return method === "commit" && ++made === commits ? { kind: "stop", when: "after" } : undefined;
+      },
+    });
+    const g = await fixture({ store: other.store, tools });
+    const sent = g.signal(runId, "approve", { wait_id, decided_by: "me" }, childId);
+    while (!other.stopped && !(await Promise.race([sent, turn()]))) await turn();
+    await store.renew(g.engine.owner, -86_400_000);
+    const h = await fixture({ store, tools });
+    const driver = new Driver(h.engine, { pollMs: 20 });
+    await driver.start();
+    const done = await h.until(runId, ({ status }) => status === "succeeded");
+    await driver.stop();
+    expect([commits, done.output, done.waits]).toEqual([commits, "read", []]);
+    expect([commits, (await h.state(childId)).output]).toMatchObject([commits, { approved: true, decided_by: "me" }]);
+  }
 });
-
-const turns = async (count: number): Promise<void> => {
-  for (let n = 0; n < count; n++) await turn();
-};
 
 test("C14 an approval and a cancel at the same time: either the effect happened once and then the cancel, or it did not happen", async () => {
   const store = await open();

@@ -279,6 +279,36 @@ test("GS-34 three attempts, 100 ms, doubled: nothing a millisecond early, one at
   expect([state.output, calls, state.usage.retries, stepOf(state).attempts]).toEqual(["third", 3, 2, 3]);
 });
 
+test("C17 a factor of 10 over 1,000 attempts: every failure is recorded, no delay is longer than the cap, and the run fails at last", async () => {
+  const clock = new TestClock();
+  const zero = clock.now();
+  const at: number[] = [];
+  const tools = {
+    turn: plain(
+      () => {
+        at.push(clock.now() - zero);
+        return failed(true);
+      },
+      { side_effect: "read_only" },
+    ),
+  };
+  const steep = { max_attempts: 1_000, initial_backoff_ms: 1, backoff_multiplier: 10, maximum_backoff_ms: 60_000 };
+  const f = await processOn(await open(), { program: () => retried(steep), tools, clock, limits: { lease_ms: 6e9 } });
+  const runId = await f.start(carrier({ max_retries: 2_000, max_steps: 2_000, wall_time_ms: 86_400_000 }));
+  for (let n = 1; n < 1_000; n++) {
+    await eventually(() => (f.engine.holds(runId)?.runs.get(runId)?.delays.size ?? 0) === 1);
+    const [delay] = f.engine.holds(runId)?.runs.get(runId)?.delays.values() ?? [];
+    await clock.advance((delay?.dueAtMs ?? 0) - clock.now());
+    await eventually(() => at.length === n + 1);
+  }
+  await f.engine.idle(runId);
+  const waited = at.slice(1).map((ms, i) => ms - (at[i] ?? 0));
+  expect(waited.slice(0, 6)).toEqual([1, 10, 100, 1_000, 10_000, 60_000]);
+  expect(new Set(waited.slice(5))).toEqual(new Set([60_000]));
+  const state = await f.state(runId);
+  expect([state.status, stepOf(state).attempts, state.usage.retries]).toEqual(["failed", 1_000, 999]);
+}, 30_000);
+
 test("GD-59 only what the policy names is made again: never a denial, a timeout, a lost or a misfitting answer, and never past the run's retries", async () => {
   const answer = (outcome: () => ToolOutcome | Promise<ToolOutcome>, more: object = {}) => ({ outcome, more });
   const unavailable: ToolOutcome = { type: "failed", kind: "unavailable", retryable: true, message: "" };

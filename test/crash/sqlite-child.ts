@@ -2,7 +2,7 @@
  * What the tests run in a process of its own, so that it can be killed: bundled by them, started as
  * `node process.mjs ACT FILE OWNER`. Every line on stdout is a promise that was kept before it was written.
  */
-import { writeSync } from "node:fs";
+import { existsSync, writeSync } from "node:fs";
 import { type OpenDatabase, openDatabase } from "../../src/stores/sqlite/driver.ts";
 import { openSqliteStore, type SqliteStore } from "../../src/stores/sqlite/index.ts";
 import { startCommit, TestJournal, treeCommit } from "../../src/testing/index.ts";
@@ -55,10 +55,12 @@ const acts: { readonly [act: string]: () => Promise<void> } = {
     say("held");
     setInterval(() => {}, 60_000);
   },
-  /** Claims, reads, appends and ends trees until none is left. */
+  /** Told to go, claims, reads, appends and ends trees until none is left. */
   async work() {
     const store = await openSqliteStore({ path: file });
     await store.registerOwner(owner);
+    say("ready");
+    while (!existsSync(`${file}.go`)) await new Promise((resolve) => setTimeout(resolve, 2));
     for (;;) {
       const [claim] = await store.claimDue({ owner, leaseMs: 60_000, graceMs: 0, limit: 1 });
       if (claim === undefined) break;
@@ -69,7 +71,9 @@ const acts: { readonly [act: string]: () => Promise<void> } = {
       journal.tip = last?.hash ?? "";
       const commit = treeCommit([journal.next({ status: "succeeded" })], { fence: claim.fence, tree: { ended: true } });
       const [result] = await store.commit([commit]);
-      say(`${claim.root_run_id} ${result?.ok}`);
+      say(`${owner} ${claim.root_run_id} ${result?.ok}`);
+      // As a worker has work between two claims: who never pauses leaves the other no turn at the lock.
+      await new Promise((resolve) => setTimeout(resolve, 4));
     }
     await store.close();
   },

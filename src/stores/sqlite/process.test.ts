@@ -8,6 +8,7 @@ import { fileURLToPath } from "node:url";
 import { build } from "esbuild";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { sessionRecord, startCommit, TestJournal } from "../../testing/index.ts";
+import { type OpenDatabase, openDatabase } from "./driver.ts";
 import { openSqliteStore, type SqliteStore } from "./index.ts";
 
 const folder = fs.mkdtempSync(join(tmpdir(), "holdfast-process-"));
@@ -123,23 +124,86 @@ describe("a database killed inside a commit reopens at the last whole commit", (
 });
 
 describe("two processes on one file", () => {
-  test("C32 both claim and append: no busy error reaches them, and no tree is claimed by two", async () => {
+  test("C32 both claim and append while a third reads: no busy error reaches them, and no tree is claimed by two", async () => {
     const { path, store } = await madeStore();
     const journals = Array.from({ length: 120 }, () => new TestJournal());
     await store.commit(journals.map((journal) => startCommit(journal)));
     const said: string[] = [];
     const children = ["a", "b"].map((owner) => run("work", path, owner));
+    const ready = children.map((child) => once(child.lines, "line"));
+    await Promise.all(ready);
     for (const child of children) child.lines.on("line", (line) => said.push(line));
-    const exits = await Promise.all(children.map((child) => child.exited));
-    expect(exits).toEqual([
+    let over = false;
+    const exits = Promise.all(children.map((child) => child.exited)).finally(() => {
+      over = true;
+    });
+    fs.writeFileSync(`${path}.go`, "");
+    let reads = 0;
+    for (; !over; reads++) {
+      await store.listRuns({ limit: 1_000 });
+      // Reading is done in the turn that asks for it; the children are heard in another.
+      await new Promise<void>((resolve) => setImmediate(resolve));
+    }
+    expect(await exits).toEqual([
       [0, null],
       [0, null],
     ]);
-    expect(said.sort()).toEqual(journals.map((journal) => `${journal.run_id} true`).sort());
+    const done = said.map((line) => line.split(" "));
+    expect(done.map(([, runId, ok]) => `${runId} ${ok}`).sort()).toEqual(
+      journals.map((journal) => `${journal.run_id} true`).sort(),
+    );
+    // Both did some of it, and it was read meanwhile.
+    expect([new Set(done.map(([owner]) => owner)), reads > 10]).toEqual([new Set(["a", "b"]), true]);
     expect(await store.openRuns(sessionRecord().session_id)).toBe(0);
     expect(fs.readdirSync(join(path, "..", "owners"))).toEqual([]);
     await store.close();
   }, 60_000);
+
+  test("C32 a transaction that reads first and writes later has the lock from its start: nobody commits in between", async () => {
+    const { path, store } = await madeStore();
+    const journals = [new TestJournal(), new TestJournal()];
+    await store.commit(journals.map((journal) => startCommit(journal)));
+    const intruder = openDatabase(path, { readOnly: false });
+    const attempts: unknown[] = [];
+    const intrude = (): void => {
+      try {
+        intruder.exec("PRAGMA busy_timeout = 0; BEGIN IMMEDIATE; UPDATE trees SET recoveries = recoveries; COMMIT");
+        attempts.push("committed");
+      } catch (error) {
+        attempts.push((error as { errcode?: number }).errcode);
+      }
+    };
+    // After each read inside a transaction somebody else tries to write.
+    const open: OpenDatabase = (file, options) => {
+      const db = openDatabase(file, options);
+      const meddled = <T>(value: T): T => {
+        if (db.inTransaction) intrude();
+        return value;
+      };
+      return {
+        get inTransaction() {
+          return db.inTransaction;
+        },
+        exec: db.exec,
+        run: db.run,
+        get: <T>(sql: string, ...values: Parameters<typeof db.get>[1][]) => meddled(db.get<T>(sql, ...values)),
+        all: <T>(sql: string, ...values: Parameters<typeof db.all>[1][]) => meddled(db.all<T>(sql, ...values)),
+        iterate: db.iterate,
+        close: db.close,
+      };
+    };
+    const watched = await openSqliteStore({ path, open });
+    await watched.registerOwner("me");
+    const by = { owner: "me", leaseMs: 1_000, graceMs: 0 };
+    expect(await watched.claim(journals[0]?.run_id ?? "", by)).toMatchObject({ fence: 2 });
+    expect(await watched.claimDue({ ...by, limit: 10 })).toHaveLength(1);
+    const SQLITE_BUSY = 5;
+    expect(attempts.length).toBeGreaterThan(2);
+    expect(new Set(attempts)).toEqual(new Set([SQLITE_BUSY]));
+    await watched.close();
+    intruder.close();
+    await store.close();
+  });
 
   test("R-5 a living owner keeps its trees; a killed one loses them at once, whatever its lease says", async () => {
     const { path, store } = await madeStore();

@@ -1,8 +1,8 @@
 /** Pause and resume: what goes again, and what waits for repair (R-36). */
 import { expect, test } from "vitest";
-import type { PolicyPort } from "../ports/index.ts";
+import type { OwnerAnswer, PolicyPort } from "../ports/index.ts";
 import { openSqliteStore } from "../stores/sqlite/index.ts";
-import { fixture, gate, leaf, NEVER, ok, turn } from "./fixture.ts";
+import { type FakeTool, fixture, gate, leaf, NEVER, ok, turn } from "./fixture.ts";
 
 const open = () => openSqliteStore({ path: ":memory:" });
 const tool = (id: string, more: object = {}) => ({ id, type: "tool", tool: "Read", capabilities: ["read"], ...more });
@@ -217,4 +217,39 @@ test("GD-62 a resume that comes while a decision of the paused run is still bein
   await approved;
   await f.engine.idle(runId);
   expect(await f.state(runId)).toMatchObject({ status: "succeeded", output: "after" });
+});
+
+test("R-12 a paused run that is cancelled asks the owner of what its pause had let go of, and is not called cancelled before", async () => {
+  const store = await open();
+  const inside = gate();
+  const said: string[] = [];
+  let answer: OwnerAnswer = { type: "running" };
+  const tools: Record<string, FakeTool> = {
+    Write: {
+      ...writes,
+      run: async (call) => {
+        await call.receipt({ ticket: 1 });
+        inside.open();
+        return NEVER;
+      },
+      observe: async () => {
+        said.push("asked");
+        return answer;
+      },
+      cancel: async () => {
+        said.push("told");
+        answer = { type: "succeeded", output: "done before it heard" };
+      },
+    },
+  };
+  const f = await fixture({ store, limits: { stop_grace_ms: 5 }, tools });
+  const runId = await f.start({ steps: [tool("a", { tool: "Write" })], plan: leaf("a") });
+  await inside.promise;
+  await f.signal(runId, "pause", { decided_by: "me" });
+  await f.engine.idle(runId);
+  expect((await f.state(runId)).waits.map(({ type }) => type)).toEqual(["paused"]);
+  const g = await fixture({ store, tools });
+  await g.signal(runId, "cancel", { decided_by: "me" });
+  expect(said).toEqual(["asked", "told", "asked"]);
+  expect((await g.kinds(runId)).slice(-3)).toEqual(["late_result", "step_cancelled", "run_cancelled"]);
 });

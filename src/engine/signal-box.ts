@@ -84,6 +84,9 @@ export class SignalBox {
       (async () => {
         // What is being started or revived is told when it is there: half of it would not hear.
         if (held.reviving !== undefined) await held.reviving.catch(() => undefined);
+        // GD-38: a run that is being stopped takes nothing; what becomes of the stop is the answer.
+        if (needsPrograms(tree, signal)) await tree.stops.get(signal.run_id)?.catch(() => undefined);
+        if (tree.closed) return;
         if (needsPrograms(tree, signal) && tree.runs.size === 0) await this.#go(tree, "woken");
         if (tree.closed) return;
         await applySignal(tree, signal);

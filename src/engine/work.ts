@@ -134,6 +134,8 @@ export interface Job {
   /** Resolves when the tool or agent has answered or can never be heard. */
   done: Promise<void>;
   ended: boolean;
+  /** Of a group that is being stopped, taken up after a restart: nobody here is in a call with it. */
+  adopted?: true;
   /** Its stop is written without it: it answers too late. */
   givenUp: boolean;
   /** What it answered after it was told to stop. */

@@ -338,6 +338,47 @@ test("GS-28 an attempt that is only observed: its owner is told once by two canc
   expect([owner.cancelled.length, owner.calls]).toEqual([1, 1]);
 });
 
+test("GS-28 cancelled twice while nobody holds it, after a crash: its owner is told once, observed to its end, and its success is too late", async () => {
+  const store = await open();
+  const owner = new TurnOwner();
+  owner.prompt = false;
+  const dying = await processOn(store, { tools: { turn: owner.tool() } });
+  const runId = await dying.start(carrier());
+  await dying.until(runId, hasReceipt);
+  await dying.kill();
+  const f = await processOn(store, { tools: { turn: owner.tool() } });
+  const first = f.signal(runId, "cancel", { reason: "first" });
+  const second = f.signal(runId, "cancel", { reason: "second" });
+  await eventually(() => owner.cancelled.length > 0);
+  // Still at work: nothing is called cancelled (GD-40), and an approval of something else would not be taken either.
+  const before = owner.observations;
+  await eventually(() => owner.observations > before + 1);
+  expect((await f.state(runId)).status).not.toBe("cancelled");
+  owner.end();
+  await Promise.all([first, second]);
+  await expectCancelledOnce(f, runId, { reason: "first" });
+  expect([owner.cancelled.length, owner.calls]).toEqual([1, 1]);
+});
+
+test("R-12 an owner that goes on past the grace of a stop leaves a repair, which ends the run as the stop would have", async () => {
+  const store = await open();
+  const owner = new TurnOwner();
+  owner.prompt = false;
+  const dying = await processOn(store, { tools: { turn: owner.tool() } });
+  const runId = await dying.start(carrier());
+  await dying.until(runId, hasReceipt);
+  await dying.kill();
+  const f = await processOn(store, { tools: { turn: owner.tool() }, limits: { stop_grace_ms: 30 } });
+  await f.signal(runId, "cancel", { decided_by: "os:a" });
+  const { waits } = await f.state(runId);
+  const repair = waits.find(({ type }) => type === "repair");
+  expect([owner.cancelled.length, repair?.stop_reason]).toEqual([1, "cancelled"]);
+  const answer = { resolution: "cancelled", message: "it was stopped there", decided_by: "os:b" };
+  await f.signal(runId, "repair", { wait_id: repair?.wait_id ?? "", ...answer });
+  await f.engine.idle(runId);
+  expect((await f.events(runId)).at(-1)).toMatchObject({ type: "run_cancelled", decided_by: "os:a" });
+});
+
 test("GS-29 cancelled with its owner gone: read-only and never handed off is cancelled, a handed-off mutation is repair", async () => {
   for (const [effect, boundary, status] of [
     ["read_only", "handed_off", "cancelled"],

@@ -28,7 +28,7 @@ export function withKind(reason: Failure, spec: ToolSpec, tool: ToolDescriptor, 
 export function heardAfterStop(job: Job, spec: ToolSpec, word: Word): void {
   if (word.type === "running" || word.type === "unknown") return;
   job.ended = true;
-  if (word.type === "succeeded" || word.type === "failed") job.late = evidence(spec, [], word);
+  if (word.type === "succeeded" || word.type === "failed") job.late = evidence(spec.tool, [], word);
 }
 
 export function couldNotPlan(error: unknown): Failed {
@@ -50,17 +50,17 @@ export function lateResult(
   { spec, secrets }: { readonly spec: ToolSpec; readonly secrets: readonly string[] },
   answer: Answer,
 ): Json | undefined {
-  return answer.type === "failed" || answer.type === "succeeded" ? evidence(spec, secrets, answer) : undefined;
+  return answer.type === "failed" || answer.type === "succeeded" ? evidence(spec.tool, secrets, answer) : undefined;
 }
 
 /** In the form in which it may be stored: what could not be a step's output is named and left out (RP-7, RP-42). */
-function evidence(
-  spec: ToolSpec,
+export function evidence(
+  tool: string,
   secrets: readonly string[],
   said: { readonly type: "succeeded"; readonly output: Json } | { readonly type: "failed"; readonly message: string },
 ): Json {
   if (said.type === "failed") return { type: "failed", message: clip(said.message) };
-  const checked = checkOutput(spec.tool, said.output, undefined, secrets);
+  const checked = checkOutput(tool, said.output, undefined, secrets);
   return checked.ok
     ? { type: "succeeded", output: checked.output }
     : { type: "succeeded", unstorable: checked.failure.message };

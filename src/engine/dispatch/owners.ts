@@ -7,6 +7,7 @@ import { dispatchId } from "../../domain/journal.ts";
 import { canonicalJson, type Json, normalizeJson } from "../../domain/json.ts";
 import type { StepState } from "../../domain/state.ts";
 import type { OwnerAnswer, ToolDescriptor } from "../../ports/index.ts";
+import { sleep } from "../timing.ts";
 import type { TreeExecutor } from "../tree/executor.ts";
 import type { Job } from "../work.ts";
 
@@ -18,6 +19,15 @@ const LONGEST_PAUSE_MS = 2_000;
 export type Word = Exclude<OwnerAnswer, { type: "deferred" }>;
 
 type How = "observe" | "lookup";
+
+/** An attempt that is asked about; there need not be a call of it here. */
+interface Asked {
+  readonly runId: string;
+  readonly instance: string;
+  readonly input: Json;
+}
+
+const askedOf = ({ run, instance, request }: Job): Asked => ({ runId: run.runId, instance, input: request.input });
 
 /** How an attempt's owner can be asked; undefined when nobody can. */
 function howToAsk(tool: ToolDescriptor, step: Pick<StepState, "receipt" | "side_effect">): How | undefined {
@@ -48,7 +58,7 @@ export async function ownerWord(
     const step = tree.state(job.run.runId).steps.get(job.instance);
     const how = step === undefined ? undefined : howToAsk(tool, step);
     if (step === undefined || how === undefined) return undefined;
-    const answer = await askOnce(tree, job, name, how, step, signal);
+    const answer = await askOnce(tree, askedOf(job), name, how, step, signal);
     if (nobodyWaits(tree, job)) return undefined;
     if ("receipt" in answer && answer.receipt !== undefined && step.receipt === undefined)
       await keepReceipt(tree, job, answer.receipt);
@@ -57,7 +67,7 @@ export async function ownerWord(
     if (answer.type !== "running" && answer.type !== "deferred") return answer;
     if (job.abort.signal.aborted && !told) {
       told = true;
-      await tellToStop(tree, job, name, step);
+      await tellToStop(tree, askedOf(job), name, step);
     }
     await untilAskedAgain(tree, job, Math.min(LONGEST_PAUSE_MS, FIRST_PAUSE_MS * 2 ** Math.min(n, 16)));
     if (nobodyWaits(tree, job)) return undefined;
@@ -74,33 +84,65 @@ function nobodyWaits(tree: TreeExecutor, job: Job): boolean {
 
 async function askOnce(
   tree: TreeExecutor,
-  job: Job,
+  { runId, instance, input }: Asked,
   name: string,
   how: How,
   step: StepState,
   signal: AbortSignal,
 ): Promise<OwnerAnswer> {
   const { tools } = tree.ports;
-  const dispatch_id = dispatchId(job.run.runId, job.instance, step.attempts);
+  const dispatch_id = dispatchId(runId, instance, step.attempts);
   try {
     if (how === "observe") return await tools.observe(name, { dispatch_id, receipt: step.receipt as Json, signal });
-    return await tools.lookup(name, { dispatch_id, input: job.request.input, signal });
+    return await tools.lookup(name, { dispatch_id, input, signal });
   } catch (error) {
     return { type: "unknown", reason: `asking it failed: ${error instanceof Error ? error.message : String(error)}` };
   }
 }
 
 /** GD-39: outside any transaction; a signal that fails is not termination, and what goes on is asked on. */
-async function tellToStop(tree: TreeExecutor, job: Job, name: string, step: StepState): Promise<void> {
-  const dispatch_id = dispatchId(job.run.runId, job.instance, step.attempts);
+async function tellToStop(
+  tree: TreeExecutor,
+  { runId, instance }: Asked,
+  name: string,
+  step: StepState,
+): Promise<void> {
+  const dispatch_id = dispatchId(runId, instance, step.attempts);
   const query = { dispatch_id, ...(step.receipt === undefined ? {} : { receipt: step.receipt }) };
   await tree.ports.tools.cancel?.(name, query).catch((error: unknown) => {
     tree.services.log("warn", "an owner could not be told to stop", {
-      run_id: job.run.runId,
-      step_id: job.instance,
+      run_id: runId,
+      step_id: instance,
       error,
     });
   });
+}
+
+/**
+ * What the owner of an attempt says that nobody here is in a call with and that is to be stopped (GD-39, GD-40): it is
+ * told once, and asked until the work has ended or `over` aborts.
+ * @returns undefined when there is no last word by then
+ */
+export async function stoppedWord(
+  tree: TreeExecutor,
+  runId: string,
+  step: StepState,
+  tool: ToolDescriptor,
+  over: AbortSignal,
+): Promise<Word | undefined> {
+  const asked = { runId, instance: step.id, input: step.input ?? null };
+  let { receipt } = step;
+  for (let n = 0; !over.aborted && !tree.closed; n++) {
+    const known = receipt === undefined ? step : { ...step, receipt };
+    const how = howToAsk(tool, known);
+    if (how === undefined) return undefined;
+    const answer = await askOnce(tree, asked, tool.name, how, known, over);
+    if ("receipt" in answer) receipt ??= answer.receipt;
+    if (answer.type !== "running" && answer.type !== "deferred") return answer;
+    if (n === 0) await tellToStop(tree, asked, tool.name, known);
+    await sleep(tree.ports.clock, Math.min(LONGEST_PAUSE_MS, FIRST_PAUSE_MS * 2 ** Math.min(n, 16)));
+  }
+  return undefined;
 }
 
 /** Ends early when the job is told to stop: its owner is told then, not after the pause. */

@@ -156,6 +156,7 @@ function adopt(tree: TreeExecutor, run: ActiveRun, target: Job["request"]): void
   const step = tree.state(run.runId).steps.get(target.instance);
   if (run.jobs.has(target.instance) || step === undefined || !isOpen(tree, run, target)) return;
   const job = newJob(run, target);
+  job.adopted = true;
   if (step.side_effect !== undefined) job.sideEffect = step.side_effect;
   job.stage = step.status === "running" || step.was === "running" ? "running" : "waiting";
   run.jobs.set(job.instance, job);

@@ -32,6 +32,8 @@ export interface JournalRun {
   committed: number;
   created: boolean;
   pending: RunEvent[];
+  /** Rises with every append of the tree: whose last word was later. */
+  touched: number;
   text: string;
   shownWaits: readonly Wait[];
   snapshotAfter: number;
@@ -89,6 +91,7 @@ export class TreeJournal {
   #dirty = false;
   #lagEvents = 0;
   #lagBytes = 0;
+  #appends = 0;
   #pendingGate: Gate | undefined;
   #inFlight:
     | { commit: TreeCommit; gate: Gate | undefined; published: [JournalRun, RunEvent[], RunState][] }
@@ -160,6 +163,7 @@ export class TreeJournal {
       committed,
       created,
       pending: [],
+      touched: 0,
       text: "",
       shownWaits: state.waits,
       snapshotAfter: SNAPSHOT_BYTES,
@@ -194,6 +198,7 @@ export class TreeJournal {
       this.#lagEvents++;
       this.#lagBytes += line.length;
     }
+    run.touched = ++this.#appends;
     if (options.control === true) this.#needsControl = true;
     this.#touch();
   }
@@ -250,6 +255,8 @@ export class TreeJournal {
       published.push([run, run.pending, run.state]);
       runs.push(this.#runCommit(run, usage(run)));
     }
+    // A tree that ends as a whole is heard to end from below (C09); the store needs parents first.
+    if (published.length > 1) published.sort(([a], [b]) => a.touched - b.touched);
     const commit: TreeCommit = {
       root_run_id: this.rootRunId,
       ...(this.#creation === undefined ? {} : { create: this.#creation }),

@@ -9,7 +9,8 @@ import { definitionKey, frontier } from "../../domain/plan/index.ts";
 import { openSteps } from "../../domain/questions.ts";
 import { failure, isTerminal, type StopReason } from "../../domain/run.ts";
 import type { RunState, StepState } from "../../domain/state.ts";
-import { neverHandedOff } from "../dispatch/owners.ts";
+import { evidence } from "../dispatch/answers.ts";
+import { canBeAsked, neverHandedOff, stoppedWord, type Word } from "../dispatch/owners.ts";
 import { CANCELLED_PREFIX } from "../replay.ts";
 import type { OpenRequest } from "../requests.ts";
 import { atMost } from "../timing.ts";
@@ -68,8 +69,9 @@ async function stopRuns(
     jobs.push(...run.jobs.values());
   }
   await stopJobs(tree, jobs, stop.reason);
+  const words = await heedOwners(tree, ids);
   if (tree.closed || isTerminal(tree.state(runId).status)) return;
-  for (const id of ids) endRun(tree, id, id === runId ? stop : { ...stop, reason: "cancelled" });
+  for (const id of ids) endRun(tree, id, id === runId ? stop : { ...stop, reason: "cancelled" }, words);
   for (const id of ids) suspendStopped(tree, id);
   over();
   const top = tree.runs.get(runId);
@@ -120,28 +122,64 @@ function isAgent(job: Job): boolean {
   return job.request.kind === "step" && job.request.spec.kind === "agent";
 }
 
+/** Last words of owners, by run and step. */
+type Words = ReadonlyMap<string, Word>;
+const wordKey = (runId: string, stepId: string): string => `${runId} ${stepId}`;
+
+/** Whether a mutation is open that nobody here is in a call with: its process has died, or a pause has let go of it. */
+function isAbandoned(tree: TreeExecutor, runId: string, step: StepState): boolean {
+  const open = step.status === "running" || step.was === "running";
+  if (!open || step.side_effect !== "mutating" || step.child_run_id !== undefined || neverHandedOff(step)) return false;
+  const job = tree.runs.get(runId)?.jobs.get(step.id);
+  return job === undefined || (!job.ended && (job.stage === "waiting" || job.adopted === true));
+}
+
+/** Asks the owners of what nobody here is in a call with, for at most the grace; also after a crash (GD-39, GD-41). */
+async function heedOwners(tree: TreeExecutor, runIds: readonly string[], only?: ReadonlySet<string>): Promise<Words> {
+  const words = new Map<string, Word>();
+  const over = new AbortController();
+  const asked: Promise<void>[] = [];
+  if (tree.closed) return words;
+  for (const runId of runIds)
+    for (const step of openSteps(tree.state(runId), OPEN)) {
+      const tool = step.tool === undefined ? undefined : tree.ports.tools.describe(step.tool);
+      const wanted = only === undefined || only.has(step.id);
+      if (tool === undefined || !wanted || !isAbandoned(tree, runId, step) || !canBeAsked(tool, step)) continue;
+      asked.push(
+        stoppedWord(tree, runId, step, tool, over.signal).then((word) => {
+          if (word !== undefined && !over.signal.aborted) words.set(wordKey(runId, step.id), word);
+        }),
+      );
+    }
+  if (asked.length > 0) await atMost(tree.ports.clock, tree.services.limits.stop_grace_ms, Promise.all(asked));
+  over.abort();
+  return words;
+}
+
 /** Whether what became of a stopped step cannot be known (R-12). */
-function isUnknown(tree: TreeExecutor, runId: string, step: StepState): boolean {
+function isUnknown(tree: TreeExecutor, runId: string, step: StepState, words: Words): boolean {
   // GD-41: the hand-over had not begun, so nobody can have done anything.
   if (step.side_effect !== "mutating" || neverHandedOff(step)) return false;
   const wait = tree.state(runId).waits.find((w) => w.step_id === step.id);
   if (wait !== undefined) return wait.type === "repair";
+  const word = words.get(wordKey(runId, step.id));
+  if (word !== undefined) return word.type === "unknown" || word.type === "running";
   const running = step.status === "running" || step.was === "running";
   if (!running) return false;
   const job = tree.runs.get(runId)?.jobs.get(step.id);
-  return job === undefined || (job.stage === "running" && !job.ended);
+  return job === undefined || (!job.ended && (job.stage === "running" || step.was === "running"));
 }
 
 /** Writes the end of one run; a mutation that is open, here or below, is written as what the run waits for. */
-function endRun(tree: TreeExecutor, runId: string, stop: Stop): void {
+function endRun(tree: TreeExecutor, runId: string, stop: Stop, words: Words): void {
   const state = tree.state(runId);
   if (isTerminal(state.status)) return;
   const open = openSteps(state, OPEN);
-  const unknown = open.filter((step) => isUnknown(tree, runId, step));
-  const events: EventBody[] = [...late(tree, runId, open), ...lostReservations(tree, state)];
+  const unknown = open.filter((step) => isUnknown(tree, runId, step, words));
+  const events: EventBody[] = [...late(tree, runId, open, words), ...lostReservations(tree, state)];
   if (unknown.length > 0 || open.some((step) => childIsOpen(tree, step))) {
     tree.append(runId, [...events, ...requested(tree, runId, stop)]);
-    for (const step of unknown) openRepair(tree, runId, step, stop.reason);
+    for (const step of unknown) openRepair(tree, runId, step, stop.reason, words);
     return;
   }
   for (const step of open) events.push(settledBy(step, stop));
@@ -192,12 +230,15 @@ function terminal(tree: TreeExecutor, runId: string, stop: Stop): EventBody {
 }
 
 /** A mutating tool that reported success after it was told to stop: the step is cancelled, the truth is kept. */
-function late(tree: TreeExecutor, runId: string, open: readonly StepState[]): EventBody[] {
+function late(tree: TreeExecutor, runId: string, open: readonly StepState[], words: Words): EventBody[] {
   const events: EventBody[] = [];
   for (const step of open) {
-    const job = tree.runs.get(runId)?.jobs.get(step.id);
-    if (job?.late !== undefined && step.side_effect !== "read_only")
-      events.push({ type: "late_result", step_id: step.id, attempt: step.attempts, result: job.late });
+    const word = words.get(wordKey(runId, step.id));
+    const said =
+      word?.type === "succeeded" || word?.type === "failed" ? evidence(step.tool ?? "", [], word) : undefined;
+    const result = said ?? tree.runs.get(runId)?.jobs.get(step.id)?.late;
+    if (result !== undefined && step.side_effect !== "read_only")
+      events.push({ type: "late_result", step_id: step.id, attempt: step.attempts, result });
   }
   return events;
 }
@@ -214,10 +255,12 @@ function requested(tree: TreeExecutor, runId: string, stop: Stop): EventBody[] {
   ];
 }
 
-function openRepair(tree: TreeExecutor, runId: string, step: StepState, reason: StopReason): void {
+function openRepair(tree: TreeExecutor, runId: string, step: StepState, reason: StopReason, words: Words): void {
   if (tree.state(runId).waits.some((wait) => wait.step_id === step.id)) return;
+  const said = words.get(wordKey(runId, step.id))?.type;
+  const why = "it had not ended when the run was stopped";
   const wait = {
-    ...repairWaitFor(tree, runId, step.id, step.tool ?? step.id, "it had not ended when the run was stopped"),
+    ...repairWaitFor(tree, runId, step.id, step.tool ?? step.id, why, said),
     stop_reason: reason,
   };
   tree.append(runId, [
@@ -274,28 +317,29 @@ export async function cancelGroup(
     if (id !== undefined && tree.journal.runs.has(id))
       await stopRun(tree, id, { reason: "cancelled", text: "a sibling failed" });
   }
+  const words = await heedOwners(tree, [run.runId], instances);
   if (tree.closed || run.ended) return;
   if (run.stopping !== undefined) {
     // The run's own stop has overtaken it and ends its steps: nobody waits for the group any more.
     run.cancels.delete(key);
     return tree.settleDown();
   }
-  finishCancel(tree, run, key);
+  finishCancel(tree, run, key, words);
   // A program that stands by hears of nothing, so it is not what lets go of the tree.
   if (tree.paused) tree.settleDownSoon();
 }
 
 /** Writes what has stopped; the group is done when none of it waits for repair. */
-export function finishCancel(tree: TreeExecutor, run: ActiveRun, key: string): void {
+export function finishCancel(tree: TreeExecutor, run: ActiveRun, key: string, words: Words = new Map()): void {
   const group = run.cancels.get(key);
   if (group === undefined) return;
   const state = tree.state(run.runId);
   const open = openSteps(state, OPEN).filter((step) => group.instances.has(step.id));
-  const unknown = open.filter((step) => isUnknown(tree, run.runId, step) || childIsOpen(tree, step));
-  for (const step of unknown) if (!childIsOpen(tree, step)) openRepair(tree, run.runId, step, "sibling_failed");
+  const unknown = open.filter((step) => isUnknown(tree, run.runId, step, words) || childIsOpen(tree, step));
+  for (const step of unknown) if (!childIsOpen(tree, step)) openRepair(tree, run.runId, step, "sibling_failed", words);
   const stopped = open.filter((step) => !unknown.includes(step));
   const done = unknown.length === 0;
-  const events: EventBody[] = late(tree, run.runId, stopped);
+  const events: EventBody[] = late(tree, run.runId, stopped, words);
   for (const [i, step] of stopped.entries())
     events.push({ type: "step_cancelled", step_id: step.id, ...(done && i === 0 ? { by: key } : {}) });
   if (done && stopped.length === 0) events.push({ type: "decision", key: `${CANCELLED_PREFIX}${key}`, value: null });

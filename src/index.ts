@@ -14,6 +14,7 @@ import {
 } from "./access/index.ts";
 import { builtinFolder, openCatalog, readData } from "./catalog/index.ts";
 import {
+  type ConfigApprovals,
   type ConfigLimits,
   type ConfigNotify,
   configEditorSchema,
@@ -64,7 +65,7 @@ export type {
   WorkflowTools,
 } from "./access/index.ts";
 export { ToolCallError, WORKFLOW_RUN_SCHEMA } from "./access/index.ts";
-export type { ConfigNotify, HoldfastConfig } from "./config/index.ts";
+export type { ConfigApprovals, ConfigNotify, HoldfastConfig } from "./config/index.ts";
 export { ERRORS, type ErrorCode, type ErrorDoc, HoldfastError } from "./domain/errors.ts";
 export type { Json, JsonObject } from "./domain/json.ts";
 export type { Diagnostic } from "./domain/plan/index.ts";
@@ -100,8 +101,8 @@ export interface HoldfastOptions {
    */
   readonly worker?: boolean;
   readonly durability?: Durability;
-  /** Who may approve (R-40): `mcp: "elicit"` also MCP clients' users by their forms; `not_by_starter` nobody their own run. */
-  readonly approvals?: { readonly mcp?: "elicit"; readonly not_by_starter?: boolean };
+  /** Who may approve (R-40), and how long approvals that permissions ask for may take. */
+  readonly approvals?: ConfigApprovals;
   /** Whom to tell of waits that a person must end; only a process that works (`worker`) tells. */
   readonly notify?: ConfigNotify;
   /** Who starts runs when a request does not say; default `os:` and the name of this process's user. */
@@ -154,6 +155,7 @@ async function compose(options: Composition): Promise<Holdfast> {
           trusted,
           authorised: async (root, bundle) => (await refusedToday(context, root, bundle)) === undefined,
           workspace,
+          approvals: options.approvals ?? {},
           ...(options.leaves === undefined ? {} : { leaves: options.leaves }),
           ...(options.log === undefined ? {} : { log: options.log }),
         });

@@ -57,6 +57,17 @@ export interface ConfigNotify {
 type Loose = { readonly [key: string]: unknown };
 
 /** `export default { … } satisfies HoldfastConfig`; the key set is closed (R-30). */
+export interface ConfigApprovals {
+  /** People may decide through forms of their MCP client (R-40). */
+  readonly mcp?: "elicit";
+  /** Who started a run may not approve in it. */
+  readonly not_by_starter?: boolean;
+  /** An approval that a permission asks for counts as denied after this long (GD-51), ms. */
+  readonly deadline_ms?: number;
+  /** When its people are warned: this long before, ms; less than `deadline_ms`. */
+  readonly warn_ms?: number;
+}
+
 export interface HoldfastConfig {
   /** `sqlite:PATH` or `postgres://…`; default: a SQLite file in the workspace's state folder. */
   readonly store?: string;
@@ -78,7 +89,7 @@ export interface HoldfastConfig {
   /** `strict`: every event is on the disk before the next step. Default `standard`. */
   readonly durability?: Durability;
   readonly server?: Loose;
-  readonly approvals?: { readonly mcp?: "elicit"; readonly not_by_starter?: boolean };
+  readonly approvals?: ConfigApprovals;
   readonly retention?: Loose;
   readonly notify?: ConfigNotify;
   readonly telemetry?: Loose;

@@ -1,7 +1,14 @@
 /** Workspace, trust and configuration file: what stands before anything is opened (DESIGN §11, §12, R-30, R-35). */
 
 export { importConfig } from "./code.ts";
-export type { ConfigLimits, ConfigNotify, ConfigPermission, ConfigTool, HoldfastConfig } from "./definition.ts";
+export type {
+  ConfigApprovals,
+  ConfigLimits,
+  ConfigNotify,
+  ConfigPermission,
+  ConfigTool,
+  HoldfastConfig,
+} from "./definition.ts";
 export { configEditorSchema, type LoadedConfig, type LoadOptions, loadConfig, type ReadDocument } from "./load.ts";
 export { osUser } from "./os-user.ts";
 export { INSTANCE_HEADER, isLive, readServerFile, type ServerFile, serverFilePath } from "./server-file.ts";

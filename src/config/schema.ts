@@ -123,7 +123,20 @@ export const configSchema = z.strictObject({
     .strictObject({
       mcp: z.literal("elicit").describe("MCP clients may answer approvals by elicitation").optional(),
       not_by_starter: z.boolean().describe("Who started a run may not approve in it").optional(),
+      deadline_ms: z
+        .int()
+        .min(1)
+        .describe("An approval that a permission asks for counts as No after this long")
+        .optional(),
+      warn_ms: z.int().min(1).describe("People are warned this long before; less than deadline_ms").optional(),
     })
+    .refine(
+      ({ deadline_ms, warn_ms }) => warn_ms === undefined || (deadline_ms !== undefined && warn_ms < deadline_ms),
+      {
+        path: ["warn_ms"],
+        message: "must be less than deadline_ms, which must be given too",
+      },
+    )
     .describe("Who may approve, and how")
     .optional(),
   retention: loose.describe("How long ended runs are kept").optional(),
@@ -198,7 +211,7 @@ function keysAt(path: readonly (string | number)[]): readonly string[] {
   const closed: Readonly<Record<string, readonly string[]>> = {
     limits: Object.keys(limits.shape),
     secrets: ["env"],
-    approvals: ["mcp", "not_by_starter"],
+    approvals: ["mcp", "not_by_starter", "deadline_ms", "warn_ms"],
     notify: Object.keys(notify.shape),
   };
   if (path.join(".") === "notify.webhook") return ["url", "headers"];

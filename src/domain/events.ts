@@ -108,7 +108,13 @@ export type EventBody =
   | { readonly type: "run_suspended"; readonly reason: string; readonly wait?: Wait }
   | { readonly type: "run_succeeded"; readonly output: Json }
   | { readonly type: "run_failed"; readonly failure: Failure }
-  | { readonly type: "run_cancelled"; readonly reason?: string; readonly decided_by?: string }
+  | {
+      readonly type: "run_cancelled";
+      readonly reason?: string;
+      readonly decided_by?: string;
+      /** When the cancel that ended it was asked for. */
+      readonly requested_at_ms?: number;
+    }
   // Beyond RP (R-22); each is published as the phase `workflow_progressed`.
   | { readonly type: "decision"; readonly key: string; readonly value: Json }
   | { readonly type: "handed_off"; readonly step_id: string }
@@ -131,6 +137,7 @@ export type EventBody =
       readonly stop_reason: StopReason;
       readonly reason?: string;
       readonly decided_by?: string;
+      readonly requested_at_ms?: number;
     }
   | {
       readonly type: "repaired";

@@ -74,7 +74,12 @@ export interface RunState {
   /** Open waits, oldest first. */
   readonly waits: readonly Wait[];
   /** Set by `cancel_requested`: the run ends that way once its open mutation is answered (R-12). */
-  readonly stopping?: { readonly reason: StopReason; readonly text?: string; readonly decided_by?: string };
+  readonly stopping?: {
+    readonly reason: StopReason;
+    readonly text?: string;
+    readonly decided_by?: string;
+    readonly requested_at_ms?: number;
+  };
   /** Time spent suspended on anything but recovery: extends the deadline (R-14). */
   readonly suspended_ms: number;
   readonly suspended_at_ms?: number;
@@ -187,6 +192,7 @@ function fold(run: RunState, event: RunEvent): RunState {
           reason: event.stop_reason,
           ...(event.reason === undefined ? {} : { text: event.reason }),
           ...(event.decided_by === undefined ? {} : { decided_by: event.decided_by }),
+          ...(event.requested_at_ms === undefined ? {} : { requested_at_ms: event.requested_at_ms }),
         },
       };
     case "repaired":

@@ -2,9 +2,11 @@
  * What a program holds in its hand: one branch of it, asking its host. A branch that was cancelled is silent, with all
  * that began below it: what it still asks is never answered.
  */
+import { checkRetryPolicy } from "../domain/backoff.ts";
 import type { Json } from "../domain/json.ts";
 import { attemptsKey } from "../domain/plan/index.ts";
-import type { DefinitionRef, ProgramContext, StepSpec, WaitSpec } from "./program.ts";
+import { failure } from "../domain/run.ts";
+import { type DefinitionRef, type ProgramContext, StepFailure, type StepSpec, type WaitSpec } from "./program.ts";
 import type { ProgramHost } from "./program-host.ts";
 import { withRetries } from "./retrying-steps.ts";
 
@@ -38,6 +40,11 @@ export class BranchContext implements ProgramContext {
       this.#silent ? NEVER : this.#host.ask(this.#chain, instance, input, { kind: "step", spec });
     const policy = spec.kind === "tool" ? spec.retry : undefined;
     if (policy === undefined) return once();
+    const [problem] = checkRetryPolicy(policy);
+    if (problem !== undefined)
+      return Promise.reject(
+        new StepFailure(failure("invalid_input", `Cannot retry "${instance}": ${problem.field} ${problem.message}`)),
+      );
     const key = attemptsKey(instance, this.#host.visits(instance) + 1);
     const retry = (each: string, delayMs: number): Promise<void> => this.retry(each, delayMs);
     return withRetries({ policy, maxRetries: this.#host.maxRetries, key, once, retry });

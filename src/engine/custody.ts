@@ -126,6 +126,7 @@ export class Custody {
         trusted: this.#options.trusted,
         workspace: this.#options.workspace,
         program: this.#options.program ?? planProgram,
+        approvals: this.#options.approvals ?? {},
         leaves: this.#options.leaves ?? false,
         log: this.#options.log ?? (() => undefined),
         onIdle: (idleTree) => this.#idle(idleTree),

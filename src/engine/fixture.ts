@@ -243,6 +243,7 @@ export interface FixtureOptions {
   readonly limits?: Partial<EngineLimits>;
   readonly recovery?: "auto" | "manual";
   readonly leaves?: boolean;
+  readonly approvals?: EngineOptions["approvals"];
   readonly trusted?: boolean;
   readonly clock?: Clock;
   readonly authorised?: EngineOptions["authorised"];
@@ -290,6 +291,7 @@ export async function fixture(options: FixtureOptions): Promise<Fixture> {
     ...(options.limits === undefined ? {} : { limits: options.limits }),
     recovery: options.recovery ?? "auto",
     leaves: options.leaves ?? false,
+    approvals: options.approvals ?? {},
     trusted: () => options.trusted ?? true,
     ...(options.authorised === undefined ? {} : { authorised: options.authorised }),
     ...(options.program === undefined ? {} : { program: options.program }),

@@ -1,6 +1,7 @@
 /** Steps that wait for the outside, and who ends them (R-1, R-9, R-19, R-28, C11, C12, C14, C18). */
 import { expect, test } from "vitest";
 import type { Json } from "../domain/json.ts";
+import type { PolicyPort } from "../ports/index.ts";
 import { openSqliteStore } from "../stores/sqlite/index.ts";
 import { faultyStore } from "../testing/index.ts";
 import {
@@ -460,5 +461,56 @@ test("C18 what is further away than any date can name is due at the end of time,
     expect(waiting.waits).toMatchObject([{ type: "timer", due_at_ms: 8.64e15 }]);
     await f.signal(waiting.header.run_id, "cancel");
     expect((await f.state(waiting.header.run_id)).status).toBe("cancelled");
+  }
+});
+
+test("GD-51 GS-37 an approval that a permission asks for expires: warned before, no grant, nothing sent, also by the next process; granted in time it is sent later", async () => {
+  const ask: PolicyPort = { fingerprint: "ask", decide: () => ({ decision: "ask", reason: "asks" }) };
+  const approvals = { deadline_ms: 60_000, warn_ms: 20_000 };
+  for (const inTime of [false, true]) {
+    const clock = new TestClock();
+    const store = await open();
+    const calls: string[] = [];
+    const options = {
+      store,
+      clock,
+      limits: LONG,
+      policy: ask,
+      approvals,
+      tools: {
+        Read: {
+          run: (call: { step_id: string }) => {
+            calls.push(call.step_id);
+            return ok("read");
+          },
+        },
+      },
+    };
+    const f = await fixture(options);
+    const waiting = await f.run({ steps: [tool("act")], plan: leaf("act") });
+    const runId = waiting.header.run_id;
+    const since = waiting.waits[0]?.since_ms ?? 0;
+    expect(waiting.waits).toMatchObject([
+      { type: "tool_approval", deadline_at_ms: since + 60_000, warn_at_ms: since + 40_000 },
+    ]);
+    await f.engine.close();
+    const g = await fixture(options);
+    await clock.advance(40_000);
+    await wake(g, runId, clock);
+    expect(await g.state(runId)).toMatchObject({ status: "suspended", waits: [{ warned: true }] });
+    if (inTime) {
+      // Paused, so that what is granted cannot be sent before the deadline has passed.
+      await g.signal(runId, "pause", { decided_by: "me" });
+      await g.engine.idle(runId);
+      await decide(g, runId, "approve");
+      await clock.advance(60_000);
+      expect(await g.resume(runId)).toMatchObject({ status: "succeeded" });
+    } else {
+      await clock.advance(20_000);
+      await wake(g, runId, clock);
+      expect(await g.state(runId)).toMatchObject({ status: "failed", failure: { code: "permission_denied" } });
+    }
+    const kinds = await g.kinds(runId);
+    expect([calls, kinds.includes("grant_issued")]).toEqual(inTime ? [["act"], true] : [[], false]);
   }
 });

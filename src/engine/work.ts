@@ -54,6 +54,8 @@ export interface EngineOptions {
   readonly ports: EnginePorts;
   readonly limits?: Partial<EngineLimits>;
   readonly recovery?: "auto" | "manual";
+  /** How long an approval that a permission asks for may take, and how long before people are warned, ms. */
+  readonly approvals?: { readonly deadline_ms?: number; readonly warn_ms?: number };
   /** Whether the workspace is trusted now; asked at every dispatch (RP-20). */
   readonly trusted: () => boolean;
   /** Whether a run would be allowed to start today; asked before an interrupted one goes on by itself (RP-63). */

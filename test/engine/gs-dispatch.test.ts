@@ -260,7 +260,7 @@ test("GS-28 cancelled at 20 and again at 21 while it is stopping: the owner is t
     ["first", true, true],
     ["second", true, true],
   ]);
-  await expectCancelledOnce(f, runId, { reason: "first", decided_by: "os:a" });
+  await expectCancelledOnce(f, runId, { reason: "first", decided_by: "os:a", requested_at_ms: zero + 20 });
   expect([owner.told, await asked()]).toEqual([1, []]);
   await expect(f.signal(runId, "cancel", { reason: "third" })).rejects.toMatchObject({ code: "terminal" });
 });
@@ -299,7 +299,7 @@ test("GS-28 the process dies between the two: the first cancel is kept, and its 
   expect([state.status, state.output, state.stopping]).toEqual([
     "suspended",
     undefined,
-    { reason: "cancelled", text: "first", decided_by: "os:a" },
+    { reason: "cancelled", text: "first", decided_by: "os:a", requested_at_ms: expect.any(Number) },
   ]);
   const repair = { resolution: "succeeded", output: 1, decided_by: "os:c" };
   await f.signal(runId, "repair", { wait_id: state.waits.at(-1)?.wait_id ?? "", ...repair });

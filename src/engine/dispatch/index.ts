@@ -10,7 +10,7 @@ import type { ToolSpec } from "../program.ts";
 import type { ChildRequest, StepRequest } from "../requests.ts";
 import { refuse } from "../tree/asking.ts";
 import type { TreeExecutor } from "../tree/executor.ts";
-import { openWait } from "../tree/waiting.ts";
+import { armWait, openWait } from "../tree/waiting.ts";
 import { isDropped, type Job } from "../work.ts";
 import { Admission, type NotAdmitted } from "./admission.ts";
 import { AgentDispatch } from "./agent.ts";
@@ -81,6 +81,7 @@ export class Dispatch {
       // What a pause or an interruption has stopped sends nothing before it is continued, granted or not (GD-62).
       const goes = this.#tree.state(job.run.runId).status === "running";
       if (goes && wait?.granted !== undefined) return this.granted(job, wait.wait_id);
+      armWait(this.#tree, job);
       return;
     }
     if (step.status === "queued") return this.#fromQueue(job);

@@ -37,6 +37,8 @@ export interface TreeServices {
   readonly trusted: () => boolean;
   readonly workspace: string;
   readonly program: (definition: Definition) => Program;
+  /** How long an approval that a permission asks for may take (GD-51), and how long before people are warned, ms. */
+  readonly approvals: { readonly deadline_ms?: number; readonly warn_ms?: number };
   /** Calls of tools and agents are left to other processes. */
   readonly leaves: boolean;
   readonly log: (level: "info" | "warn" | "error", message: string, details: Record<string, unknown>) => void;

@@ -22,7 +22,7 @@ export async function applySignal(tree: TreeExecutor, signal: Signal): Promise<v
   const run = tree.journal.runs.get(signal.run_id);
   const payload = signal.payload as JsonObject;
   if (run !== undefined && !isTerminal(run.state.status)) {
-    if (signal.kind === "cancel") await cancel(tree, signal.run_id, payload);
+    if (signal.kind === "cancel") await cancel(tree, signal, payload);
     else if (signal.kind === "pause") await pauseTree(tree, payload);
     else if (signal.kind === "budget") raiseBudget(tree, signal.run_id, payload);
     else decide(tree, signal, payload);
@@ -47,11 +47,12 @@ function text(payload: JsonObject, key: string): string | undefined {
   return typeof value === "string" ? value : undefined;
 }
 
-async function cancel(tree: TreeExecutor, runId: string, payload: JsonObject): Promise<void> {
+async function cancel(tree: TreeExecutor, signal: Signal, payload: JsonObject): Promise<void> {
   const reason = text(payload, "reason");
   const decided_by = text(payload, "decided_by");
-  await stopRun(tree, runId, {
+  await stopRun(tree, signal.run_id, {
     reason: "cancelled",
+    requested_at_ms: signal.created_at_ms,
     ...(reason === undefined ? {} : { text: reason }),
     ...(decided_by === undefined ? {} : { decided_by }),
   });

@@ -23,6 +23,7 @@ export interface Stop {
   readonly reason: "cancelled" | "timeout";
   readonly text?: string;
   readonly decided_by?: string;
+  readonly requested_at_ms?: number;
 }
 
 const OPEN = ["queued", "running", "suspended"] as const;
@@ -224,8 +225,20 @@ function terminal(tree: TreeExecutor, runId: string, stop: Stop): EventBody {
   if (stop.reason === "timeout") return { type: "run_failed", failure: TIME_IS_UP };
   return {
     type: "run_cancelled",
-    ...(stop.text === undefined ? {} : { reason: stop.text }),
-    ...(stop.decided_by === undefined ? {} : { decided_by: stop.decided_by }),
+    ...askedFor(stop),
+  };
+}
+
+/** Why, by whom and when a stop was asked for, as its events have it. */
+function askedFor({ text, decided_by, requested_at_ms }: Stop): {
+  readonly reason?: string;
+  readonly decided_by?: string;
+  readonly requested_at_ms?: number;
+} {
+  return {
+    ...(text === undefined ? {} : { reason: text }),
+    ...(decided_by === undefined ? {} : { decided_by }),
+    ...(requested_at_ms === undefined ? {} : { requested_at_ms }),
   };
 }
 
@@ -249,8 +262,7 @@ function requested(tree: TreeExecutor, runId: string, stop: Stop): EventBody[] {
     {
       type: "cancel_requested",
       stop_reason: stop.reason,
-      ...(stop.text === undefined ? {} : { reason: stop.text }),
-      ...(stop.decided_by === undefined ? {} : { decided_by: stop.decided_by }),
+      ...askedFor(stop),
     },
   ];
 }

@@ -39,6 +39,7 @@ export function suspendStep(tree: TreeExecutor, job: Job, reason: string, wait: 
   tree.append(job.run.runId, [
     { type: "step_suspended", step_id: job.instance, reason, wait: newWait(tree, job.run.runId, wait, job.instance) },
   ]);
+  armWait(tree, job);
   job.run.host.nudge();
 }
 
@@ -62,6 +63,20 @@ export function approvalWait(
     capabilities: [...new Set(asked.capabilities)],
     digest: digestOf(tree, job.run.runId, job.instance, asked.name, job.request.inputHash),
     ...(prompt === undefined ? {} : { prompt }),
+    ...deadlines(tree.now(), tree.services.approvals),
+  };
+}
+
+/** When a decision is due, and when its people are warned; counted from `now`. */
+function deadlines(
+  now: number,
+  { deadline_ms, warn_ms }: { readonly deadline_ms?: number; readonly warn_ms?: number },
+): Pick<Wait, "deadline_at_ms" | "warn_at_ms"> {
+  if (deadline_ms === undefined) return {};
+  const deadline_at_ms = Math.min(now + deadline_ms, END_OF_TIME_MS);
+  return {
+    deadline_at_ms,
+    ...(warn_ms === undefined ? {} : { warn_at_ms: Math.max(now, deadline_at_ms - warn_ms) }),
   };
 }
 
@@ -130,17 +145,13 @@ export function openWait(tree: TreeExecutor, job: Job): void {
 
 function describe(tree: TreeExecutor, job: Job, spec: WaitSpec): NewWait {
   const now = tree.now();
-  const at = (ms: number): number => Math.min(ms, END_OF_TIME_MS);
-  if (spec.type === "timer") return { type: "timer", due_at_ms: at(spec.until_ms ?? now + (spec.for_ms ?? 0)) };
-  const deadline = spec.deadline_ms === undefined ? undefined : at(now + spec.deadline_ms);
+  if (spec.type === "timer")
+    return { type: "timer", due_at_ms: Math.min(spec.until_ms ?? now + (spec.for_ms ?? 0), END_OF_TIME_MS) };
   return {
     type: spec.type,
     prompt: spec.prompt,
     ...(spec.details === undefined ? {} : { details: spec.details }),
-    ...(deadline === undefined ? {} : { deadline_at_ms: deadline }),
-    ...(deadline === undefined || spec.warn_ms === undefined
-      ? {}
-      : { warn_at_ms: Math.max(now, deadline - spec.warn_ms) }),
+    ...deadlines(now, spec),
     ...(spec.type === "input" ? { schema: spec.schema } : {}),
     ...(spec.type === "approval" && spec.outcome !== undefined ? { outcome: spec.outcome } : {}),
     digest: digestOf(tree, job.run.runId, job.instance, spec.type, job.request.inputHash),
@@ -165,15 +176,18 @@ function waitOf(tree: TreeExecutor, job: Job): Wait | undefined {
   return tree.state(job.run.runId).waits.find((wait) => wait.step_id === job.instance);
 }
 
-function armWait(tree: TreeExecutor, job: Job): void {
+/** Sets the timers of a job's wait: when it is due, when its deadline passes, when people are warned. */
+export function armWait(tree: TreeExecutor, job: Job): void {
   for (const timer of job.timers) timer.cancel();
   job.timers = [];
   const wait = waitOf(tree, job);
   if (wait === undefined) return;
   const { clock } = tree.ports;
   const live = (act: () => void) => (): void => {
-    if (tree.closed || job.run.ended || job.run.stopping !== undefined || waitOf(tree, job)?.wait_id !== wait.wait_id)
-      return;
+    const now = waitOf(tree, job);
+    if (tree.closed || job.run.ended || job.run.stopping !== undefined || now?.wait_id !== wait.wait_id) return;
+    // What was granted in time is sent, however long that takes.
+    if (now.granted !== undefined) return;
     tree.guard(act);
     tree.settleDownSoon();
   };

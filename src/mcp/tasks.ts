@@ -5,10 +5,17 @@
 import { ProtocolError, ProtocolErrorCode, type Server } from "@modelcontextprotocol/server";
 import * as z from "zod";
 import { type RunOutcome, ToolCallError, type WorkflowTools } from "../access/index.ts";
-import { HoldfastError } from "../domain/errors.ts";
-import { JsonError, type JsonObject, normalizeJson } from "../domain/json.ts";
+import type { JsonObject } from "../domain/json.ts";
+import {
+  ownOutcome,
+  protocolError,
+  questionsOf,
+  type Refusal,
+  readResponses,
+  refusalOf,
+  takeAnswers,
+} from "./answers.ts";
 import { type Peer, peerOf } from "./peer.ts";
-import { openQuestions, type Question } from "./questions.ts";
 import { outcomeResult } from "./results.ts";
 import type { McpService } from "./service.ts";
 
@@ -64,7 +71,10 @@ export function registerTasks(server: Server, service: McpService): void {
     const peer = modernPeer(peerOf(server, context));
     await outcomeOfTask(service, service.tools(peer.name), taskId);
     // The protocol layer lifts the responses out of the parameters; whatever comes is the client's word.
-    await takeAnswers(service, taskId, context.mcpReq.inputResponses ?? inputResponses, peer);
+    const responses = readResponses(context.mcpReq.inputResponses ?? inputResponses);
+    await takeAnswers(service, taskId, responses, peer, (_, error) => {
+      throw new ProtocolError(...REFUSED[refusalOf(error)]);
+    });
     return {};
   });
 }
@@ -75,17 +85,9 @@ function modernPeer(peer: Peer): Peer {
   return peer;
 }
 
-/** A run that nobody started by a tool is no task, also in the same session. */
 async function outcomeOfTask(service: McpService, tools: WorkflowTools, taskId: string): Promise<RunOutcome> {
   await service.ready();
-  let outcome: RunOutcome;
-  try {
-    outcome = await tools.outcome(taskId);
-  } catch (error) {
-    throw protocolError(error);
-  }
-  if (outcome.by_tool && outcome.run.parent_run_id === undefined) return outcome;
-  throw new ProtocolError(ProtocolErrorCode.InvalidParams, "workflow run not found");
+  return ownOutcome(tools, taskId);
 }
 
 async function describe(service: McpService, outcome: RunOutcome, peer: Peer): Promise<JsonObject> {
@@ -95,80 +97,16 @@ async function describe(service: McpService, outcome: RunOutcome, peer: Peer): P
   // A run that failed is a call that was completed with an error, as a tool's own failure is.
   if (status === "succeeded" || status === "failed")
     return { ...fields, status: "completed", result: outcomeResult(outcome) as unknown as JsonObject };
-  const questions = peer.forms && status === "suspended" ? await questionsOf(service, outcome.run.run_id) : [];
+  const asks = peer.forms && !service.readOnly;
+  const questions = asks && status === "suspended" ? await questionsOf(service, outcome.run.run_id) : [];
   if (questions.length === 0) return { ...fields };
   const inputRequests = Object.fromEntries(questions.map(({ key, request }) => [key, { ...request }]));
   return { ...fields, status: "input_required", inputRequests };
 }
 
-async function questionsOf(service: McpService, runId: string): Promise<readonly Question[]> {
-  return openQuestions(service, await service.holdfast.runs.inspect(runId, service.session));
-}
-
-/** Declined and cancelled forms decide nothing: the wait stays open, and silence never consents. */
-async function takeAnswers(service: McpService, taskId: string, given: unknown, peer: Peer): Promise<void> {
-  if (service.readOnly) throw new ProtocolError(ProtocolErrorCode.InvalidParams, "only reading is offered here");
-  const responses = readResponses(given);
-  if (responses.size === 0) return;
-  const questions = new Map((await questionsOf(service, taskId)).map((question) => [question.key, question]));
-  for (const [key, response] of responses) {
-    if (response.action !== "accept") continue;
-    const question = questions.get(key);
-    // Answered before, here or elsewhere: the first decision stands.
-    if (question === undefined) continue;
-    const content = response.content;
-    try {
-      await question.answer(typeof content === "object" && content !== null ? (content as JsonObject) : {}, peer.name);
-    } catch (error) {
-      service.log?.("info", "an answer was refused", { run_id: taskId, key, error });
-      throw answerError(error);
-    }
-  }
-}
-
-function readResponses(given: unknown): ReadonlyMap<string, JsonObject> {
-  try {
-    const value = normalizeJson(given ?? {});
-    if (typeof value === "object" && value !== null && !Array.isArray(value)) {
-      const entries = Object.entries(value as JsonObject).filter(
-        (entry): entry is [string, JsonObject] =>
-          typeof entry[1] === "object" && entry[1] !== null && !Array.isArray(entry[1]),
-      );
-      return new Map(entries);
-    }
-  } catch (error) {
-    if (!(error instanceof JsonError)) throw error;
-  }
-  throw new ProtocolError(ProtocolErrorCode.InvalidParams, "inputResponses is no object of answers");
-}
-
-function answerError(error: unknown): ProtocolError {
-  const code = HoldfastError.is(error) ? error.code : "internal";
-  if (code === "input" || code === "usage")
-    return new ProtocolError(
-      ProtocolErrorCode.InvalidParams,
-      "the answer does not fit what was asked; the question stays open",
-    );
-  if (code === "forbidden")
-    return new ProtocolError(
-      ProtocolErrorCode.InvalidParams,
-      "this client may not decide that; it is decided elsewhere",
-    );
-  if (code === "conflict" || code === "not_possible" || code === "terminal" || code === "not_found")
-    return new ProtocolError(
-      ProtocolErrorCode.InvalidParams,
-      "what was asked was decided or changed meanwhile; look again",
-    );
-  return new ProtocolError(ProtocolErrorCode.InternalError, "workflow storage unavailable");
-}
-
-/** Closed texts only, also here (RP-83). */
-function protocolError(error: unknown): ProtocolError {
-  if (!ToolCallError.is(error))
-    return new ProtocolError(ProtocolErrorCode.InternalError, "workflow storage unavailable");
-  const code =
-    error.kind === "InvalidArguments" || error.code === "not_found"
-      ? ProtocolErrorCode.InvalidParams
-      : ProtocolErrorCode.InternalError;
-  return new ProtocolError(code, error.message);
-}
+const REFUSED: { readonly [refusal in Refusal]: readonly [ProtocolErrorCode, string] } = {
+  misfit: [ProtocolErrorCode.InvalidParams, "the answer does not fit what was asked; the question stays open"],
+  forbidden: [ProtocolErrorCode.InvalidParams, "this client may not decide that; it is decided elsewhere"],
+  late: [ProtocolErrorCode.InvalidParams, "what was asked was decided or changed meanwhile; look again"],
+  failed: [ProtocolErrorCode.InternalError, "workflow storage unavailable"],
+};

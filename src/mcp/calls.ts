@@ -1,6 +1,8 @@
 /** `tools/list` and `tools/call`: our own, so that RP-81's and RP-83's texts reach the model as they are (R-41). */
 import {
   type CallToolResult,
+  type InputRequiredResult,
+  isInputRequiredResult,
   ProtocolError,
   ProtocolErrorCode,
   type Server,
@@ -10,13 +12,15 @@ import {
 import {
   MAX_WAIT_MS,
   type PublicEvent,
+  parseWorkflowWait,
   ToolCallError,
   WORKFLOW_RUN,
+  WORKFLOW_WAIT,
   type WorkflowTool,
-  type WorkflowTools,
 } from "../access/index.ts";
-import { type Peer, peerOf } from "./peer.ts";
+import { peerOf } from "./peer.ts";
 import { errorResult, outcomeResult, result, runResult } from "./results.ts";
+import { type Call, firstRound, inRounds, nextRound } from "./rounds.ts";
 import type { McpService } from "./service.ts";
 import { newTask } from "./tasks.ts";
 
@@ -34,8 +38,10 @@ export function registerTools(server: Server, service: McpService): void {
       await ready(service);
       const tools = service.tools(peer.name);
       const tool = tools.find(name);
-      if (tool?.workflow !== undefined) return await callTyped(server, service, tools, tool, args, peer, context);
       const options = { signal: context.mcpReq.signal, ...progress(context) };
+      const call = { service, tools, peer, context, waits: true, options };
+      if (tool?.workflow !== undefined) return await callTyped(server, call, tool, args);
+      if (name === WORKFLOW_WAIT) return await callWait(call, args);
       // An unknown tool is refused by the same door.
       const value = tool === undefined ? await tools.call(name, args) : await tool.execute(args, options);
       if (name !== WORKFLOW_RUN) return result(value);
@@ -75,24 +81,42 @@ function toMcpTool({ name, title, description, inputSchema, outputSchema, annota
   };
 }
 
-/** Starts the run; a client that takes tasks gets one at once, the others wait for a bounded time. */
+/**
+ * Starts the run; a client that takes tasks gets one at once, the others wait for a bounded time. A call that goes on
+ * after its questions starts nothing, whatever its arguments are.
+ */
 async function callTyped(
   server: Server,
-  service: McpService,
-  tools: WorkflowTools,
+  call: Call,
   tool: WorkflowTool,
   args: unknown,
-  peer: Peer,
-  context: ServerContext,
-): Promise<CallToolResult> {
-  const runId = await tools.begin(tool, args);
-  if (peer.tasks) {
-    const task = { ...newTask(await tools.outcome(runId)), resultType: "task", content: [] };
-    return task as unknown as CallToolResult;
+): Promise<CallToolResult | InputRequiredResult> {
+  const { service, tools, peer } = call;
+  let options = call.options;
+  const bound = service.maxWaitMs ?? MAX_WAIT_MS;
+  let round = await nextRound(call, bound, ({ run }) => run.workflow_id === tool.workflow?.workflow_id);
+  if (round === undefined) {
+    const runId = await tools.begin(tool, args);
+    if (peer.tasks) {
+      const task = { ...newTask(await tools.outcome(runId)), resultType: "task", content: [] };
+      return task as unknown as CallToolResult;
+    }
+    round = firstRound(runId, bound);
+    options = { ...options, since: 0 };
   }
-  const options = { signal: context.mcpReq.signal, since: 0, ...progress(context) };
-  const outcome = await tools.wait(runId, service.maxWaitMs ?? MAX_WAIT_MS, options);
-  return server.projectCallToolResult(outcomeResult(outcome), tool.outputSchema);
+  const answer = await inRounds({ ...call, options }, round);
+  if (isInputRequiredResult(answer)) return answer;
+  return server.projectCallToolResult(outcomeResult(answer), tool.outputSchema);
+}
+
+/** `workflow_wait`: with a time of 0 it only looks, so nobody is asked. */
+async function callWait(call: Call, args: unknown): Promise<CallToolResult | InputRequiredResult> {
+  const { run_id, timeout_ms } = parseWorkflowWait(args);
+  const round = await nextRound(call, timeout_ms, ({ run }) => run.run_id === run_id);
+  const answer = await inRounds({ ...call, waits: timeout_ms > 0 }, round ?? firstRound(run_id, timeout_ms));
+  if (isInputRequiredResult(answer)) return answer;
+  const { run, sentence, output } = answer;
+  return result({ run, sentence, ...(output === undefined ? {} : { output }) });
 }
 
 /** Tells a client that asked for it how far the run is; the number is the journal's sequence, so it only rises. */

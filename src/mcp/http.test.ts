@@ -3,6 +3,7 @@ import { Client as NewClient, StreamableHTTPClientTransport as NewTransport } fr
 import { Client as OldClient } from "@modelcontextprotocol/sdk/client/index.js";
 import { StreamableHTTPClientTransport as OldTransport } from "@modelcontextprotocol/sdk/client/streamableHttp.js";
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
+import { ASKED, connectAsked } from "../../test/fixtures/mcp-asked.ts";
 import { openWorld, type World } from "../../test/fixtures/tools-world.ts";
 import type { JsonObject } from "../domain/json.ts";
 import type { Holdfast } from "../index.ts";
@@ -24,6 +25,14 @@ revision: 1
 invocation_policy: {explicit: true, automatic: true}
 steps: [{id: sure, type: approval, prompt: Sure?}]
 plan: {type: step, step: sure}
+`;
+
+const NAMED = `workflow_schema: 1
+id: named
+revision: 1
+invocation_policy: {explicit: true, automatic: true}
+steps: [{id: name, type: input, prompt: Whose?, schema: {type: object, required: [name], properties: {name: {type: string, pattern: '^[a-z]+$'}}}}]
+plan: {type: step, step: name}
 `;
 
 /** What the two SDKs have in common, as far as the tests go. */
@@ -56,6 +65,7 @@ beforeEach(async () => {
   world = await openWorld();
   await world.write(".holdfast/workflows/greet.yaml", GREET);
   await world.write(".holdfast/workflows/ask.yaml", ASK);
+  await world.write(".holdfast/workflows/named.yaml", NAMED);
   holdfast = await world.open({ worker: true });
   handler = createMcpHttpHandler(holdfast, { maxWaitMs: 2_000 });
   sent = [];
@@ -135,6 +145,7 @@ describe.each(clients)("with %s", (_, connect) => {
       "workflow_wait",
       "workflow__ask",
       "workflow__greet",
+      "workflow__named",
       "workflow__repo-overview",
       "workflow__review-flow",
     ]);
@@ -263,6 +274,50 @@ describe.each(clients)("with %s", (_, connect) => {
     expect(sent.join()).not.toContain("PRIVATE-");
     expect(sent.join()).not.toContain(world.workspace);
     await client.close();
+  });
+});
+
+describe.each(ASKED)("an input, with %s", (which) => {
+  const transport = (role: "observer" | "operator") =>
+    new (which === "the old SDK" ? OldTransport : NewTransport)(ADDRESS, { fetch: fetchAs(role) });
+
+  // A request of the older revisions is served by itself, so nothing can be asked of its client in between.
+  test(
+    which.endsWith("2026-07-28") ? "is answered by a form" : "is not asked: the call ends with a sentence",
+    async () => {
+      const put: string[] = [];
+      const client = await connectAsked(which, transport("operator"), ({ message }) => {
+        put.push(message);
+        return { action: "accept", content: { name: put.length === 1 ? "UP" : "mine" } };
+      });
+      const answer = await client.call("workflow__named");
+      expect(answer.isError ?? false).toBe(false);
+      if (which.endsWith("2026-07-28")) {
+        expect(answer.structuredContent).toEqual({ name: "mine" });
+        expect(put).toEqual(["Whose?", expect.stringContaining("Cannot answer")]);
+      } else {
+        expect(answer.structuredContent).toMatchObject({ status: "suspended" });
+        expect(answer.content[0]?.text).toContain("call workflow_wait");
+        expect(put).toEqual([]);
+      }
+      expect((await holdfast.runs.list({ session: "mcp" })).runs).toHaveLength(1);
+      await client.close();
+    },
+  );
+
+  test("is not asked of an observer", async () => {
+    const operator = await connectAsked(which, transport("operator"), () => ({ action: "decline" }));
+    const { run_id } = (await operator.call("workflow__named")).structuredContent as { run_id: string };
+    const put: string[] = [];
+    const observer = await connectAsked(which, transport("observer"), ({ message }) => {
+      put.push(message);
+      return { action: "accept", content: { name: "mine" } };
+    });
+    const waited = await observer.call("workflow_wait", { run_id });
+    expect(waited.structuredContent).toMatchObject({ run: { status: "suspended" } });
+    expect(put).toEqual([]);
+    await observer.close();
+    await operator.close();
   });
 });
 

@@ -10,8 +10,9 @@ import { registerTasks } from "./tasks.ts";
 
 const INSTRUCTIONS =
   "Holdfast runs durable workflows. Each workflow__… tool runs one workflow; a run outlives the call, and workflow_wait " +
-  "goes on waiting for it. workflow_run lists, shows, starts, cancels and restarts runs. A run that waits for an " +
-  "approval or a repair is decided by a person elsewhere: no tool here can do it.";
+  "goes on waiting for it. workflow_run lists, shows, starts, cancels and restarts runs. What a run asks of a person " +
+  "is answered by that person, in a form if the client shows one, else elsewhere: no tool here answers, approves, " +
+  "denies or repairs.";
 const READ_ONLY_INSTRUCTIONS =
   "Holdfast runs durable workflows. Only reading is offered here: workflow_run with list, get and events, and workflow_wait.";
 

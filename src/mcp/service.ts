@@ -16,6 +16,8 @@ export interface McpOptions {
   readonly drives?: boolean;
   /** How long a call waits for its run at most, ms, 0..50,000. Default 50,000. */
   readonly maxWaitMs?: number;
+  /** How long the forms of one call of an older client stay open at most, ms. Default 600,000. */
+  readonly maxFormMs?: number;
   readonly version?: string;
   /** Never to stdout: on stdio that is the protocol's. */
   readonly log?: ToolLog;

@@ -6,8 +6,9 @@ import { StdioClientTransport as NewTransport } from "@modelcontextprotocol/clie
 import { Client as OldClient } from "@modelcontextprotocol/sdk/client/index.js";
 import { StdioClientTransport as OldTransport } from "@modelcontextprotocol/sdk/client/stdio.js";
 import { ToolListChangedNotificationSchema } from "@modelcontextprotocol/sdk/types.js";
-import { afterEach, beforeEach, expect, test } from "vitest";
+import { afterEach, beforeEach, describe, expect, test } from "vitest";
 import type { JsonObject } from "../../src/domain/json.ts";
+import { ASKED, type Asked, type AskedClient, connectAsked, type Fill, type Form } from "../fixtures/mcp-asked.ts";
 import { ScriptedPeer } from "../fixtures/mcp-peer.ts";
 import { BIN, Place } from "./cli.fixture.ts";
 
@@ -38,6 +39,25 @@ steps: [{id: sure, type: approval, prompt: Sure?}]
 plan: {type: step, step: sure}
 `;
 
+/** `pattern` is beyond a form, so what breaks it comes as far as the run. */
+const NAME = "{type: object, required: [name], properties: {name: {type: string, pattern: '^[a-z]+$'}}}";
+const NAMED = `workflow_schema: 1
+id: named
+revision: 1
+invocation_policy: {explicit: true, automatic: true}
+steps: [{id: name, type: input, prompt: Whose?, schema: ${NAME}}]
+plan: {type: step, step: name}
+`;
+const ABOVE = `workflow_schema: 1
+id: above
+revision: 1
+invocation_policy: {explicit: true, automatic: true}
+steps:
+  - {id: below, type: workflow, workflow_id: named, revision: 1, args: {}}
+  - {id: many, type: input, prompt: How many?, schema: {type: integer}}
+plan: {type: parallel, nodes: [{type: step, step: below}, {type: step, step: many}]}
+`;
+
 let place: Place;
 const children: ChildProcess[] = [];
 
@@ -46,6 +66,8 @@ beforeEach(() => {
   place.write(".holdfast/workflows/look.yaml", LOOK);
   place.write(".holdfast/workflows/nap.yaml", NAP);
   place.write(".holdfast/workflows/ask.yaml", ASK);
+  place.write(".holdfast/workflows/named.yaml", NAMED);
+  place.write(".holdfast/workflows/above.yaml", ABOVE);
   place.write("note.txt", "remember\n");
 });
 afterEach(async () => {
@@ -152,4 +174,68 @@ test("SIGTERM ends the server and leaves its runs to go on", async () => {
   expect(status).toBe("suspended");
   const again = server();
   await again.peer.taskUntil(taskId, "completed");
+});
+
+describe.each(ASKED)("R-40 with forms and no tasks, %s", (which: Asked) => {
+  const connect = (fill: Fill): Promise<AskedClient> =>
+    connectAsked(which, new (which === "the old SDK" ? OldTransport : NewTransport)(command()), fill);
+  const statusOf = async (run_id: unknown) =>
+    await place.json<{ status: string }>("show", String(run_id), "--session", "mcp");
+
+  test("an input is answered in the call, also after one that did not fit, and two at once", async () => {
+    const put: string[] = [];
+    const client = await connect(({ message }) => {
+      put.push(message);
+      if (message === "How many?") return { action: "accept", content: { value: 3 } };
+      return { action: "accept", content: { name: put.length === 1 ? "UP" : "mine" } };
+    });
+    const named = await client.call("workflow__named");
+    expect(named.structuredContent).toEqual({ name: "mine" });
+    expect(put).toEqual(["Whose?", expect.stringMatching(/^Cannot answer: .*\n\nWhose\?$/s)]);
+    put.splice(0);
+    // One of the two is asked by a run that this run waits for.
+    const above = await client.call("workflow__above");
+    expect(JSON.parse(above.content[0]?.text ?? "")).toEqual([{ name: "mine" }, 3]);
+    expect(put.slice(0, 2).sort()).toEqual(["How many?", "Whose?"]);
+    await client.close();
+    const { runs } = await place.json<{ runs: { workflow_id: string }[] }>("list", "--session", "mcp");
+    expect(runs.filter(({ workflow_id }) => workflow_id === "above")).toHaveLength(1);
+  });
+
+  test("a declined form decides nothing; workflow_wait asks again", async () => {
+    let declines = true;
+    const client = await connect(() =>
+      declines ? { action: "decline" } : { action: "accept", content: { name: "mine" } },
+    );
+    const declined = await client.call("workflow__named");
+    expect(declined.isError ?? false).toBe(false);
+    const { run_id } = declined.structuredContent as { run_id: string };
+    expect(declined.content[0]?.text).toContain(`The run is ${run_id}; call workflow_wait`);
+    declines = false;
+    const waited = await client.call("workflow_wait", { run_id });
+    expect(waited.structuredContent).toMatchObject({ run: { status: "succeeded" }, output: { name: "mine" } });
+    await client.close();
+  });
+
+  test("an approval only with approvals: {mcp: elicit}, with the digest that was shown", async () => {
+    const put: Form[] = [];
+    const fill: Fill = (form) => {
+      put.push(form);
+      const digest = /Digest: (\w+)/.exec(form.message)?.[1] ?? "";
+      return { action: "accept", content: { decision: "approve", digest } };
+    };
+    const first = await connect(fill);
+    const never = await first.call("workflow__ask");
+    expect(never.structuredContent).toMatchObject({ status: "suspended" });
+    expect(put).toEqual([]);
+    await first.close();
+    place.write("holdfast.config.yaml", "approvals: {mcp: elicit}\n");
+    expect((await place.call("trust", "--yes")).status).toBe(0);
+    const second = await connect(fill);
+    const asked = await second.call("workflow_wait", { run_id: never.structuredContent?.run_id ?? "" });
+    expect(asked.structuredContent).toMatchObject({ run: { status: "succeeded" } });
+    expect(put).toHaveLength(1);
+    await second.close();
+    expect((await statusOf(never.structuredContent?.run_id)).status).toBe("succeeded");
+  });
 });

@@ -161,6 +161,7 @@ describe("waits that a person answers", () => {
     const plain = connect({}, { capabilities: { extensions: { [TASKS_EXTENSION_ID_V2]: {} } } });
     expect(await plain.result("tasks/get", { taskId })).toMatchObject({ status: "working" });
     const reading = connect({ readOnly: true });
+    expect(await reading.result("tasks/get", { taskId })).toMatchObject({ status: "working" });
     expect((await answer(reading, taskId, key, { name: "x" })).error?.message).toContain("only reading");
     expect((await holdfast.runs.get(taskId, "mcp")).status).toBe("suspended");
   });

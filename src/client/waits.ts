@@ -17,7 +17,9 @@ export function waitsOver(transport: Transport, runs: Runs, sessions: SessionsAp
     deny: (runId, waitId, request, session) => decide(runs, "deny", runId, waitId, request, session),
     answer: async (runId, waitId, request, session) => {
       const wait_id = waitId ?? (await onlyWait(runs, runId, ["input"], session)).wait_id;
-      return runs.post(runId, `/waits/${encodeURIComponent(wait_id)}/answer`, { value: request.value }, session);
+      const { value, digest } = request;
+      const body = { value, ...(digest === undefined ? {} : { digest }) };
+      return runs.post(runId, `/waits/${encodeURIComponent(wait_id)}/answer`, body, session);
     },
     repair: (runId, stepId, request, session) => repair(runs, runId, stepId, request, session),
     evidence: (runId, stepId, session) => evidenceOf(runs, runId, stepId, session),

@@ -125,7 +125,13 @@ export const previewRequest = z.strictObject({
 export const reasonRequest = z.strictObject({ reason: reason.optional() });
 export const emptyRequest = z.strictObject({});
 export const retryRequest = z.strictObject({ step_id: z.string().min(1).max(1_024).optional() });
-export const answerRequest = z.strictObject({ value: given });
+export const answerRequest = z.strictObject({
+  value: given,
+  digest: z
+    .string()
+    .regex(/^[0-9a-f]{8,64}$/)
+    .optional(),
+});
 export const decisionRequest = z.strictObject({
   digest: z.string().regex(/^[0-9a-f]{8,64}$/),
   reason: reason.optional(),

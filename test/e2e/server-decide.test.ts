@@ -211,7 +211,10 @@ describe("the inbox", () => {
     const wrong = await problem(served.post(at, { value: { n: "x" } }));
     expect([wrong.status, wrong.code, wrong.details]).toEqual([400, "input", { path: "/n" }]);
     expect((await served.holdfast.runs.inspect(run.run_id)).waits).toHaveLength(1);
-    expect((await served.post(at, { value: { n: 7 } })).status).toBe(200);
+    const other = await problem(served.post(at, { value: { n: 7 }, digest: "00000000" }));
+    expect([other.status, other.code]).toEqual([409, "conflict"]);
+    const digest = run.waits[0]?.digest;
+    expect((await served.post(at, { value: { n: 7 }, digest })).status).toBe(200);
     expect((await served.holdfast.runs.drive(run.run_id)).output).toEqual({ n: 7 });
     expect((await served.post(at, { value: { n: 7 } })).status).toBe(200);
     expect((await problem(served.post(at, { value: { n: 8 } }))).status).toBe(409);

@@ -65,6 +65,7 @@ export const waitRoutes: readonly Route[] = [
       role: "operator",
       tag: "waits",
       summary: "Give what an input step asks for",
+      about: "`digest`, where it is given, binds the answer to what was shown; another one is `conflict`.",
       params: waitParams,
       body: answerRequest,
       keyed: "memory",
@@ -77,12 +78,13 @@ export const waitRoutes: readonly Route[] = [
     },
     async (asked) => {
       const { run_id, wait_id, session_id } = asked.params;
+      const { value, digest } = asked.body;
       return verbAnswer(
         asked,
         await asked.context.holdfast.waits.answer(
           run_id,
           wait_id,
-          { value: asked.body.value, decided_by: asked.decided_by },
+          { value, decided_by: asked.decided_by, ...(digest === undefined ? {} : { digest }) },
           session_id,
         ),
       );

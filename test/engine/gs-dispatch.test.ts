@@ -312,53 +312,36 @@ test("GS-28 the process dies between the two: the first cancel is kept, and its 
   expect([owner.told, await store.signals({ root_run_id: runId })]).toEqual([1, []]);
 });
 
-test("GS-28 an attempt that is only observed: its owner is told once by two cancels, and its success is too late", async () => {
-  const store = await open();
-  const owner = new TurnOwner();
-  owner.prompt = false;
-  const dying = await processOn(store, { tools: { turn: owner.tool() } });
-  const runId = await dying.start(carrier());
-  await dying.until(runId, hasReceipt);
-  await dying.kill();
-  const f = await processOn(store, { tools: { turn: owner.tool() } });
-  const tree = await f.engine.attach(runId);
-  if (tree === undefined) throw new Error("not claimed");
-  await f.engine.go(tree, "auto");
-  const first = f.signal(runId, "cancel", { reason: "first" });
-  await eventually(() => owner.cancelled.length > 0);
-  const second = f.signal(runId, "cancel", { reason: "second" });
-  await eventually(async () => (await store.signals({ root_run_id: runId })).length === 2);
-  // Still at work: it is asked on, and not told again.
-  const before = owner.observations;
-  await eventually(() => owner.observations > before + 1);
-  expect((await f.state(runId)).status).toBe("running");
-  owner.end();
-  await Promise.all([first, second]);
-  await expectCancelledOnce(f, runId, { reason: "first" });
-  expect([owner.cancelled.length, owner.calls]).toEqual([1, 1]);
-});
-
-test("GS-28 cancelled twice while nobody holds it, after a crash: its owner is told once, observed to its end, and its success is too late", async () => {
-  const store = await open();
-  const owner = new TurnOwner();
-  owner.prompt = false;
-  const dying = await processOn(store, { tools: { turn: owner.tool() } });
-  const runId = await dying.start(carrier());
-  await dying.until(runId, hasReceipt);
-  await dying.kill();
-  const f = await processOn(store, { tools: { turn: owner.tool() } });
-  const first = f.signal(runId, "cancel", { reason: "first" });
-  const second = f.signal(runId, "cancel", { reason: "second" });
-  await eventually(() => owner.cancelled.length > 0);
-  // Still at work: nothing is called cancelled (GD-40), and an approval of something else would not be taken either.
-  const before = owner.observations;
-  await eventually(() => owner.observations > before + 1);
-  expect((await f.state(runId)).status).not.toBe("cancelled");
-  owner.end();
-  await Promise.all([first, second]);
-  await expectCancelledOnce(f, runId, { reason: "first" });
-  expect([owner.cancelled.length, owner.calls]).toEqual([1, 1]);
-});
+test.each([
+  ["its process has taken it up again", true],
+  ["nobody holds it, after a crash", false],
+])(
+  "GS-28 an attempt that is only observed, while %s: its owner is told once by two cancels, and its success is too late",
+  async (_, taken) => {
+    const store = await open();
+    const owner = new TurnOwner();
+    owner.prompt = false;
+    const dying = await processOn(store, { tools: { turn: owner.tool() } });
+    const runId = await dying.start(carrier());
+    await dying.until(runId, hasReceipt);
+    await dying.kill();
+    const f = await processOn(store, { tools: { turn: owner.tool() } });
+    const tree = taken ? await f.engine.attach(runId) : undefined;
+    if (tree !== undefined) await f.engine.go(tree, "auto");
+    const first = f.signal(runId, "cancel", { reason: "first" });
+    if (taken) await eventually(() => owner.cancelled.length > 0);
+    const second = f.signal(runId, "cancel", { reason: "second" });
+    await eventually(() => owner.cancelled.length > 0);
+    // Still at work: it is asked on, not told again, and nothing is called cancelled (GD-40).
+    const before = owner.observations;
+    await eventually(() => owner.observations > before + 1);
+    expect((await f.state(runId)).status).not.toBe("cancelled");
+    owner.end();
+    await Promise.all([first, second]);
+    await expectCancelledOnce(f, runId, { reason: "first" });
+    expect([owner.cancelled.length, owner.calls]).toEqual([1, 1]);
+  },
+);
 
 test("R-12 an owner that goes on past the grace of a stop leaves a repair, which ends the run as the stop would have", async () => {
   const store = await open();

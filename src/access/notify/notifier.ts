@@ -1,7 +1,7 @@
 /**
  * Tells people of waits that they must end (R-30 `notify`): each once it is durable, and once more when its warning is
- * due; at least once, and not twice in the life of this process. Nothing waits for it: what hangs is cut off, what fails is tried again a few times, and
- * what was not told is told when a worker process starts again.
+ * due; at least once, and not twice in the life of this process. Nothing waits for it: what hangs is cut off, what
+ * fails is tried again a few times, and what was not told is told when a worker process starts again.
  */
 import type { RunEvent } from "../../domain/events.ts";
 import type { Wait } from "../../domain/run.ts";

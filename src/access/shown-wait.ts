@@ -39,7 +39,10 @@ export function shownWaits({ state, tree }: RunView, workspace: string): Wait[] 
 function childWaits(wait: Wait, runs: ReadonlyMap<string, RunState>, workspace: string, depth: number): Wait[] {
   const child = wait.child_run_id === undefined ? undefined : runs.get(wait.child_run_id);
   if (child === undefined || depth >= MAX_DEPTH) return [];
-  return child.waits.flatMap((open) =>
-    open.type === "child" ? childWaits(open, runs, workspace, depth + 1) : [shownWait(open, child.header, workspace)],
-  );
+  return child.waits.flatMap((open) => {
+    if (open.type === "child") return childWaits(open, runs, workspace, depth + 1);
+    // Whatever stops a whole tree is answered at its root, and a decision that was made at no place.
+    const above = open.type === "paused" || open.type === "recovery" || open.granted !== undefined;
+    return above ? [] : [shownWait(open, child.header, workspace)];
+  });
 }

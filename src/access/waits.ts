@@ -39,8 +39,8 @@ async function inbox(
   const shown: InboxWait[] = [];
   for (const wait of waits) {
     const record = await store.getRun(wait.run_id);
-    // Ended, and taken away, between the two looks.
-    if (record === undefined) continue;
+    // Ended, and taken away, between the two looks; or decided, and not begun yet.
+    if (record === undefined || wait.granted !== undefined) continue;
     const { workspace } = (await store.getSession(record.session_id)) ?? context;
     shown.push({
       ...shownWait(wait, record, workspace),

@@ -111,11 +111,11 @@ export function openRequest(context: Context): OpenRequest {
 /** Opens the workspace for `use` and closes it whatever happens. Warnings are told once, on stderr. */
 export async function withWorkspace<T>(
   context: Context,
-  how: { readOnly?: boolean; needStore?: boolean; direct?: boolean; leaves?: boolean; noStore?: () => T },
+  how: RemoteWish & { readonly leaves?: boolean; readonly noStore?: () => T },
   use: (holdfast: Holdfast, opened: Opened) => Promise<T>,
 ): Promise<T> {
   const root = await context.process.load();
-  const { noStore, direct: _, ...open } = how;
+  const { noStore, direct: _direct, live: _live, ...open } = how;
   let opened: Opened;
   try {
     const remote = await throughServer(context, root, how);
@@ -144,7 +144,7 @@ async function closing<T>(opened: Opened, use: (holdfast: Holdfast, opened: Open
 async function throughServer(context: Context, root: CompositionRoot, how: RemoteWish): Promise<Opened | undefined> {
   const { globals, process } = context;
   if (globals.server === undefined) {
-    if (how.readOnly === true || how.needStore === false) return undefined;
+    if ((how.readOnly === true && how.live !== true) || how.needStore === false) return undefined;
     const folder =
       globals.workspace === undefined
         ? root.findWorkspace(process.cwd, process.env)

@@ -1,8 +1,8 @@
 /**
  * Whether a command works through a server or opens the store itself (interfaces §2). `--server` and HOLDFAST_SERVER
  * always mean the server. Without them, what moves runs goes through the server that `<state>/server.json` names, when
- * it lives, drives runs and serves this workspace's own store: so the run is where it is looked after. What only reads,
- * and what HTTP does not offer, opens the store beside it, which SQLite allows.
+ * it lives, drives runs and serves this workspace's own store: so the run is where it is looked after. So does `why`: a
+ * step that waits for its turn is known to that process alone. What else only reads, and what HTTP does not offer, opens the store beside it, which SQLite allows.
  */
 import { existsSync, readFileSync, statSync } from "node:fs";
 import path from "node:path";
@@ -14,6 +14,8 @@ import type { CompositionRoot, Opened } from "./root.ts";
 
 export interface RemoteWish {
   readonly readOnly?: boolean;
+  /** It only reads, but what the process that drives the run knows besides the store counts. */
+  readonly live?: boolean;
   readonly needStore?: boolean;
   /** The command does what no server offers. */
   readonly direct?: boolean;
@@ -45,9 +47,14 @@ export async function openRemote(
   return server === undefined ? undefined : opened(context, found.root, server.url, server.token);
 }
 
+/** What is done on the store itself, whoever serves beside it, unless a server is named. */
+export function opensStore(wish: RemoteWish): boolean {
+  return (wish.readOnly === true && wish.live !== true) || wish.needStore === false;
+}
+
 /** Only where the command line would otherwise drive runs itself, with nothing said that the server may not share. */
 function isOwnWish({ globals, process, args }: Context, wish: RemoteWish): boolean {
-  if (wish.readOnly === true || wish.needStore === false || wish.direct === true) return false;
+  if (opensStore(wish) || wish.direct === true) return false;
   if (globals.store !== undefined || process.env.HOLDFAST_TRUST === "1") return false;
   // Files and hashes are this machine's own (R-37).
   return !args.some(

@@ -376,6 +376,7 @@ export class Custody {
     this.troubles.close();
     const trees = [...this.#held.values()].map(({ tree }) => tree);
     await Promise.all(trees.map((tree) => quiesce(tree, (job) => job.sideEffect !== "read_only")));
+    for (const tree of trees) tree.guard(() => tree.settleDown());
     await this.#writer.idle();
     for (const held of [...this.#held.values()]) {
       const { fence } = held.tree.journal;

@@ -129,6 +129,25 @@ test("RP-61 R-17 interrupted beside a mutation of unknown outcome: after the rep
   expect([state.steps.get("read")?.attempts, state.steps.get("write")?.attempts]).toEqual([1, 2]);
 });
 
+test("R-12 an interrupted run that is cancelled asks only for what is not known, and the answer ends it", async () => {
+  const store = await open();
+  const inside = gate();
+  const tools = { Write: { ...writes, ...hangs(inside), lookup: async () => ({ type: "unknown" }) as const } };
+  const f = await fixture({ store, limits: { stop_grace_ms: 1 }, tools });
+  const runId = await f.start({ steps: [tool("write", { tool: "Write" })], plan: leaf("write") });
+  await inside.promise;
+  await f.engine.close();
+  const g = await fixture({ store, tools });
+  // Whoever takes it marks it as interrupted first, which is a wait of its own.
+  await g.signal(runId, "cancel", { decided_by: "me" });
+  await g.engine.idle(runId);
+  const { waits } = await g.state(runId);
+  expect(waits.map(({ type }) => type)).toEqual(["repair"]);
+  await g.signal(runId, "repair", { wait_id: waits[0]?.wait_id ?? "", resolution: "failed", decided_by: "me" });
+  await g.engine.idle(runId);
+  expect((await g.state(runId)).status).toBe("cancelled");
+});
+
 test("RP-61 interrupted beside an open approval: going on sends the read-only sibling again while the approval waits", async () => {
   const store = await open();
   const inside = gate();

@@ -153,6 +153,44 @@ test("GD-62 what is decided while a run is paused is written down, by whichever 
   expect([...calls].sort()).toEqual(["after-amount", "after-gate", "after-inside", "after-send", "send"]);
 });
 
+test("GD-62 what a denial of a paused run stops is stopped at once, here and below, and the run ends when it is resumed", async () => {
+  const store = await open();
+  const f = await fixture({ store });
+  const runId = await f.start(
+    {
+      steps: [
+        { id: "gate", type: "approval", prompt: "go on?" },
+        { id: "other", type: "approval", prompt: "and this?" },
+        { id: "below", type: "workflow", workflow_id: "inner", revision: 1, args: {} },
+        tool("never"),
+      ],
+      plan: {
+        type: "sequence",
+        nodes: [{ type: "parallel", nodes: [leaf("gate"), leaf("other"), leaf("below")] }, leaf("never")],
+      },
+    },
+    {},
+    { nested: [INNER] },
+  );
+  await f.engine.idle(runId);
+  await f.signal(runId, "pause", { decided_by: "me" });
+  await f.engine.idle(runId);
+  const before = await f.state(runId);
+  const child = before.waits.find((wait) => wait.type === "child")?.child_run_id ?? "";
+  const g = await fixture({ store });
+  await g.signal(runId, "deny", {
+    wait_id: before.waits.find((wait) => wait.step_id === "gate")?.wait_id ?? "",
+    decided_by: "me",
+  });
+  await g.engine.idle(runId);
+  const denied = await g.state(runId);
+  expect([denied.status, denied.waits.map(({ type }) => type)]).toEqual(["suspended", ["paused"]]);
+  expect([denied.steps.get("other")?.status, (await g.state(child)).status]).toEqual(["cancelled", "cancelled"]);
+  expect(await store.listWaits({ limit: 10 })).toHaveLength(1);
+  const h = await fixture({ store });
+  expect(await h.resume(runId)).toMatchObject({ status: "failed", failure: { code: "permission_denied" } });
+});
+
 test.each([
   ["succeeded", { output: "by hand" }, { status: "succeeded", output: ["by hand", "b"] }],
   ["failed", { message: "no" }, { status: "failed", failure: { code: "execution_failed" } }],

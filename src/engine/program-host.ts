@@ -44,6 +44,7 @@ export class ProgramHost {
   #replaying = true;
   #pumping = false;
   #frozen = false;
+  #standingBy = false;
   /** Retry delays delivered since the last event: they ride in the next one (events.ts). */
   #woke: string[] = [];
   ended: Ended | undefined;
@@ -79,14 +80,15 @@ export class ProgramHost {
   }
 
   /**
-   * In place of `goLive` where the run stays paused: what is open can be answered and what is being stopped is, but
-   * nothing new is asked for and nothing is delivered.
+   * In place of `goLive` where the run stays paused: what is open can be answered, and what an answer stops is stopped,
+   * but nothing new is asked for: the run that is resumed asks for it.
    */
   standBy(): void {
     if (this.#frozen) return;
     this.#replaying = false;
-    this.#frozen = true;
+    this.#standingBy = true;
     for (const { act, what } of this.#parked.splice(0)) if (what !== "new") act();
+    void this.#pump();
   }
 
   /** Whether a recorded open place was not asked for again: the program is another one (R-2a). */
@@ -294,7 +296,7 @@ export class ProgramHost {
   }
 
   #whenLive(act: () => void, what: Parked = "new"): void {
-    if (this.#frozen) return;
+    if (this.#frozen || (this.#standingBy && what === "new")) return;
     if (this.#replaying) this.#parked.push({ act, what });
     else act();
   }

@@ -80,22 +80,28 @@ export class SignalBox {
     if (held === undefined || held.inHand.has(signal.signal_id) || held.tree.closing) return undefined;
     held.inHand.add(signal.signal_id);
     const { tree } = held;
-    return tree.background(
-      (async () => {
-        // What is being started or revived is told when it is there: half of it would not hear.
-        if (held.reviving !== undefined) await held.reviving.catch(() => undefined);
-        // GD-38: a run that is being stopped takes nothing; what becomes of the stop is the answer.
-        if (needsPrograms(tree, signal)) await tree.stops.get(signal.run_id)?.catch(() => undefined);
-        if (tree.closed) return;
-        if (needsPrograms(tree, signal) && tree.runs.size === 0) await this.#go(tree, "woken");
-        if (tree.closed) return;
-        await applySignal(tree, signal);
-        // DESIGN §6: a raised limit goes on from there.
-        const raised = signal.kind === "budget" && tree.runs.size === 0 && this.#options.leaves !== true;
-        if (raised && !tree.closed) await this.#go(tree, "raised");
-        tree.settleDownSoon();
-      })(),
-    );
+    return tree.background(this.#apply(tree, held.reviving, signal));
+  }
+
+  async #apply(tree: TreeExecutor, reviving: Promise<void> | undefined, signal: Signal): Promise<void> {
+    tree.hearing++;
+    try {
+      // What is being started or revived is told when it is there: half of it would not hear.
+      if (reviving !== undefined) await reviving.catch(() => undefined);
+      // GD-38: a run that is being stopped takes nothing; what becomes of the stop is the answer.
+      if (needsPrograms(tree, signal)) await tree.stops.get(signal.run_id)?.catch(() => undefined);
+      if (tree.closed) return;
+      if (needsPrograms(tree, signal) && tree.runs.size === 0) await this.#go(tree, "woken");
+      if (tree.closed) return;
+      await applySignal(tree, signal);
+      // DESIGN §6: a raised limit goes on from there.
+      const raised = signal.kind === "budget" && tree.runs.size === 0 && this.#options.leaves !== true;
+      if (raised && !tree.closed) await this.#go(tree, "raised");
+    } finally {
+      tree.hearing--;
+    }
+    tree.settleDown();
+    tree.settleDownSoon();
   }
 
   // ── sending ─────────────────────────────────────────────────────────────────────────────────────────────────

@@ -302,6 +302,35 @@ test("R-10 a receipt is durable before the tool goes on; after a crash its owner
   expect([state.status, state.output, calls, seen]).toEqual(["succeeded", "from its owner", 0, [{ ticket: 7 }]]);
 });
 
+test("R-10 an owner that gave a receipt and no longer knows it is not sent the work again: a person says what became of it", async () => {
+  const store = await open();
+  const inside = gate();
+  let calls = 0;
+  const tools: Record<string, FakeTool> = {
+    Do: {
+      ...writes,
+      observe: async () => ({ type: "absent" }),
+      run: async (call) => {
+        calls++;
+        await call.receipt({ ticket: 7 });
+        inside.open();
+        return NEVER;
+      },
+    },
+  };
+  const dying = await fixture({ store, tools, limits: { stop_grace_ms: 1 } });
+  const runId = await dying.start(one());
+  await inside.promise;
+  await dying.engine.close();
+  const f = await fixture({ store, tools });
+  const state = await f.resume(runId);
+  expect([calls, state.status, state.waits]).toMatchObject([
+    1,
+    "suspended",
+    [{ type: "repair", evidence: { receipt: { ticket: 7 }, lookup: "unknown" } }],
+  ]);
+});
+
 test("R-10 a mutation without a receipt is looked up once; absent is sent again under the same id, anything else waits", async () => {
   for (const [answer, status, calls] of [
     [{ type: "succeeded", output: "found" }, "succeeded", 0],

@@ -1,8 +1,9 @@
 /** A mutation that did not say what became of it, while its process lives (R-8, table of DESIGN §6). */
 import { expect, test } from "vitest";
-import type { OwnerAnswer } from "../ports/index.ts";
+import type { Clock, OwnerAnswer } from "../ports/index.ts";
 import { openSqliteStore } from "../stores/sqlite/index.ts";
 import { aborted, type FakeTool, fixture, gate, leaf, NEVER, ok } from "./fixture.ts";
+import { systemClock } from "./system.ts";
 
 const plan = (more: object = {}) => ({
   steps: [{ id: "pay", type: "tool", tool: "Pay", capabilities: ["write"], ...more }],
@@ -75,6 +76,44 @@ test("R-8 R-10 what its owner has never heard of is sent once more under the sam
   expect(never.state.waits).toMatchObject([{ type: "repair", evidence: { attempt: 1, lookup: "absent" } }]);
   const late = await paid([{ type: "absent" }], deaf, { timeout_ms: 10 });
   expect([late.calls, late.state.waits[0]?.type]).toEqual([1, "repair"]);
+});
+
+test("R-8 a lookup that never answers holds nobody up for ever: after a minute a person says", async () => {
+  const lookup = () => NEVER as Promise<OwnerAnswer>;
+  const pay: FakeTool = { side_effect: "mutating", capabilities: ["write"], run: breaksOff, lookup };
+  const waited: number[] = [];
+  const clock: Clock = {
+    ...systemClock,
+    at: (ms, act) => {
+      const wait = ms - systemClock.now();
+      if (wait > 50_000 && wait <= 60_000) {
+        waited.push(wait);
+        setImmediate(act);
+      }
+      return systemClock.at(ms, act);
+    },
+  };
+  const f = await fixture({ store: await openSqliteStore({ path: ":memory:" }), tools: { Pay: pay }, clock });
+  const state = await f.run(plan());
+  expect([state.status, state.waits[0]?.type, waited.length]).toEqual(["suspended", "repair", 1]);
+  expect(state.waits[0]?.reason).toContain("within 60 s");
+});
+
+test("GD-74 what a person said about one attempt is not taken for another: each has its own digest", async () => {
+  const pay: FakeTool = { side_effect: "mutating", capabilities: ["write"], run: breaksOff };
+  const f = await fixture({ store: await openSqliteStore({ path: ":memory:" }), tools: { Pay: pay } });
+  const runId = await f.start(plan());
+  await f.engine.idle(runId);
+  const [first] = (await f.state(runId)).waits;
+  const repair = (wait_id: string) =>
+    f.signal(runId, "repair", { wait_id, digest: first?.digest ?? "", resolution: "retry", decided_by: "me" });
+  await repair(first?.wait_id ?? "");
+  const again = await f.until(runId, ({ waits }) => waits[0] !== undefined && waits[0].wait_id !== first?.wait_id);
+  expect(again.waits[0]).toMatchObject({ type: "repair", evidence: { attempt: 2 } });
+  expect(again.waits[0]?.digest).not.toBe(first?.digest);
+  await f.engine.idle(runId);
+  await repair(again.waits[0]?.wait_id ?? "");
+  expect((await f.state(runId)).waits[0]?.wait_id).toBe(again.waits[0]?.wait_id);
 });
 
 test("R-12 a run that is cancelled while the owner is being asked waits for its word, and is never called cancelled before", async () => {

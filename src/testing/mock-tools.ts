@@ -106,7 +106,7 @@ export function mockToolPort(tools: readonly WorldTool[], world: ToolSurrounding
       ),
     observe: (tool, query) =>
       asked("observe", tool, query.dispatch_id, async () =>
-        mocks.has(tool) ? ownerAnswer(world.effects, query.dispatch_id) : real.observe(tool, query),
+        mocks.has(tool) ? observed(world.effects, query.dispatch_id) : real.observe(tool, query),
       ),
     // Only real ones plan and are told to stop.
     async plan(tool, query) {
@@ -137,6 +137,12 @@ function descriptorOf(mock: MockTool): ToolDescriptor {
 function ownerAnswer(effects: EffectLedger, dispatchId: string): OwnerAnswer {
   const known = effects.outcomeOf(dispatchId);
   return known === undefined ? { type: "absent" } : { type: "succeeded", output: known.output };
+}
+
+/** What it has taken and not done when its process went away, it cannot say anything about any more. */
+function observed(effects: EffectLedger, dispatchId: string): OwnerAnswer {
+  const answer = ownerAnswer(effects, dispatchId);
+  return answer.type === "absent" ? { type: "unknown", reason: "it has lost the work" } : answer;
 }
 
 async function callMock(mock: MockTool, call: ToolCall, world: ToolSurroundings): Promise<ToolOutcome> {

@@ -131,6 +131,33 @@ describe("a child run that waits for a person", () => {
   });
 });
 
+describe("what only the process that drives a run knows", () => {
+  test("DESIGN §9 why beside a server says that a step waits for what another run holds", async () => {
+    const { place, client } = await beside();
+    const holds = await client.start({ workflow: "claims" });
+    await runWhen(client, holds.run_id, ({ status }) => status === "running");
+    const waits = await client.start({ workflow: "claims" });
+    let causes: { readonly cause: string }[] = [];
+    for (let i = 0; i < 50 && causes.every(({ cause }) => cause !== "lease"); i++)
+      causes = (await place.json<{ causes: { cause: string }[] }>("why", waits.run_id)).causes;
+    expect(causes).toContainEqual(
+      expect.objectContaining({ cause: "lease", sentence: expect.stringContaining('"hold" waits for a resource') }),
+    );
+    writeFileSync(place.file("go.txt"), "");
+    expect((await client.runs.drive(waits.run_id)).status).toBe("succeeded");
+  });
+});
+
+describe("R-17 a run with a mutation of unknown outcome", () => {
+  test("is not resumed, and the refusal names the way on", async () => {
+    const place = await trustedPlace();
+    places.push(place);
+    const run = JSON.parse((await place.call("run", "lost", "--json")).stdout) as RunDoc;
+    const refused = await place.call("resume", run.run_id);
+    expect([refused.status, refused.stderr]).toEqual([1, expect.stringMatching(/Cannot resume.*repair/)]);
+  });
+});
+
 describe("R-1 how long an answer takes", () => {
   /** The answer, and how long it took, ms. */
   async function timed(place: Place, ...words: string[]): Promise<Ended & { readonly tookMs: number }> {

@@ -74,6 +74,10 @@ const WORKFLOWS: Record<string, string> = {
   lost: one("lose", "lose", "write"),
   stuck: one("write", "stuck", "write"),
   slow: one("hold", "await_file", "read"),
+  claims: one("hold", "await_file", "read").replace(
+    "capabilities",
+    "resources: [{resource: press, access: write}], capabilities",
+  ),
   release: one("publish", "publish", "publish"),
   gate: `steps:
   - {id: gate, type: approval, prompt: "Go on?"}

@@ -143,7 +143,8 @@ const TAIL = `
   repeat more than one such step.
 - \`idempotent\` work is sent again under the same \`dispatch_id\`: whoever does it must answer as before and do nothing more.
 - \`mutating\` work is never sent again without proof. With \`lookup\` its owner is asked what became of the \`dispatch_id\`;
-  with a receipt it is observed. Where nobody can be asked the run is \`suspended/repair\`: look at the other system, then
+  with a receipt it is observed; the one of this table works inside the process and has lost its work with it, while one that
+  works elsewhere goes on. Where nobody can be asked the run is \`suspended/repair\`: look at the other system, then
   \`holdfast repair RUN STEP\` with \`--succeeded --output-file F\`, \`--failed MSG\`, \`--cancelled MSG\` or \`--retry REASON\`.
 - The attempt that a crash cut off uses up no retry and is not paid for twice. It keeps the
   [resources](plans.md#resources) that it has claimed until it has ended.

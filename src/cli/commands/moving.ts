@@ -6,11 +6,13 @@ import { EXIT, exitOf } from "../output.ts";
 import { showLeft } from "../starting.ts";
 
 /** A signal that nobody took within 5 s is durable and stands; the run will obey when its holder answers (R-1). */
-export function showPending(context: Context, run: Run): number {
+export function showPending(
+  context: Context,
+  run: Run,
+  why = "the process that holds the run has not answered yet",
+): number {
   if (context.out.json) context.out.document(run);
-  context.out.tell(
-    "Asked for, and kept: the process that holds the run has not answered yet. To see what became of it:",
-  );
+  context.out.tell(`Asked for, and kept: ${why}. To see what became of it:`);
   context.out.tell(`  ${commandLine(context, "why", run.run_id)}`);
   return EXIT.suspended;
 }

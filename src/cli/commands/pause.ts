@@ -4,6 +4,8 @@ import { EXIT } from "../output.ts";
 import { statusText } from "../render/run.ts";
 import { showPending } from "./moving.ts";
 
+const NOT_YET = "the process that holds the run has not answered yet, or gives what is at work time to settle";
+
 export async function run(context: Context): Promise<number> {
   return await withWorkspace(context, {}, async (holdfast) => {
     const reason = context.flags.text("reason");
@@ -12,7 +14,7 @@ export async function run(context: Context): Promise<number> {
       decided_by: decider(),
       ...(reason === undefined ? {} : { reason }),
     });
-    if (pending) return showPending(context, paused);
+    if (pending) return showPending(context, paused, NOT_YET);
     if (context.out.json) context.out.document(paused);
     else context.out.print(`${statusText(paused.status, context.out.style)}  run ${runId}`);
     context.out.note(`  ${commandLine(context, "resume", runId)}`);

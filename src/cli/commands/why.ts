@@ -6,7 +6,7 @@ import { waitCommands } from "../render/wait.ts";
 import { elapsed, oneLine, printable } from "../text.ts";
 
 export async function run(context: Context): Promise<number> {
-  return await withWorkspace(context, { readOnly: true }, async (holdfast) => {
+  return await withWorkspace(context, { readOnly: true, live: true }, async (holdfast) => {
     const { out } = context;
     const runId = await holdfast.runs.find(context.args[0] ?? "");
     const why = await holdfast.runs.why(runId);

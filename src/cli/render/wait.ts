@@ -8,7 +8,7 @@ import { isObject } from "../values.ts";
 import { membersOf, schemaText } from "./schema.ts";
 
 const NAMES: { readonly [type in Wait["type"]]: string } = {
-  recovery: "interrupted",
+  recovery: "somebody to go on with it",
   tool_approval: "approval of a tool call",
   tool_running: "a tool that goes on by itself",
   approval: "approval",
@@ -16,7 +16,7 @@ const NAMES: { readonly [type in Wait["type"]]: string } = {
   timer: "time",
   repair: "an outcome that is not known",
   budget: "a higher budget",
-  paused: "paused",
+  paused: "being resumed",
   child: "another run",
 };
 
@@ -104,6 +104,8 @@ export function heldBy(waits: readonly Wait[]): readonly Wait[] {
  */
 export function waitCommands(wait: Wait, context: Context, actions: readonly Action[] = []): string[] {
   const digest = wait.digest === undefined ? [] : ["--digest", shortDigest(wait.digest)];
+  // Somebody has said yes already; it goes on by itself, or with the run.
+  if (wait.granted !== undefined) return [];
   switch (wait.type) {
     case "approval":
     case "tool_approval":

@@ -7,13 +7,15 @@ import { dispatchId } from "../../domain/journal.ts";
 import { canonicalJson, type Json, normalizeJson } from "../../domain/json.ts";
 import type { StepState } from "../../domain/state.ts";
 import type { OwnerAnswer, ToolDescriptor } from "../../ports/index.ts";
-import { sleep } from "../timing.ts";
+import { atMost, sleep } from "../timing.ts";
 import type { TreeExecutor } from "../tree/executor.ts";
 import type { Job } from "../work.ts";
 
 /** Pauses between two questions about work that goes on: doubling from the first to the longest. */
 const FIRST_PAUSE_MS = 50;
 const LONGEST_PAUSE_MS = 2_000;
+/** A lookup that has not answered by then cannot say; `observe` may take its time, since it is work that goes on. */
+const LOOKUP_MS = 60_000;
 
 /** What an owner says in the end; `running` only from one that is asked once. */
 export type Word = Exclude<OwnerAnswer, { type: "deferred" }>;
@@ -93,8 +95,17 @@ async function askOnce(
   const { tools } = tree.ports;
   const dispatch_id = dispatchId(runId, instance, step.attempts);
   try {
-    if (how === "observe") return await tools.observe(name, { dispatch_id, receipt: step.receipt as Json, signal });
-    return await tools.lookup(name, { dispatch_id, input, signal });
+    if (how === "lookup") {
+      let answer: OwnerAnswer = { type: "unknown", reason: `it has not answered within ${LOOKUP_MS / 1_000} s` };
+      const asked = tools.lookup(name, { dispatch_id, input, signal }).then((given) => {
+        answer = given;
+      });
+      await atMost(tree.ports.clock, LOOKUP_MS, asked);
+      return answer;
+    }
+    const said = await tools.observe(name, { dispatch_id, receipt: step.receipt as Json, signal });
+    // It gave a receipt, so it has taken the work: that it no longer knows of it is no leave to send it again.
+    return said.type === "absent" ? { type: "unknown", reason: "it no longer knows the receipt that it gave" } : said;
   } catch (error) {
     return { type: "unknown", reason: `asking it failed: ${error instanceof Error ? error.message : String(error)}` };
   }

@@ -65,6 +65,8 @@ export class TreeExecutor {
   recoveries = 0;
   /** Stops that go on, by run. */
   readonly stops = new Map<string, Promise<void>>();
+  /** Signals that are being taken: until they are, the tree is not let go of. */
+  hearing = 0;
   /** Nothing new is dispatched: a pause, or the process is going away. */
   paused = false;
   /** Only a person's word goes on with it: no deadline that passes meanwhile wakes a driver, which would wake in vain. */
@@ -241,10 +243,12 @@ export class TreeExecutor {
 
   /** Called when the program can go no further by itself. */
   check(run: ActiveRun): void {
-    if (run.ended || run.stopping !== undefined || this.#closed || this.paused) return;
+    if (run.ended || run.stopping !== undefined || this.#closed) return;
+    if (this.paused) return this.settleDown();
     const state = this.state(run.runId);
     // A pause or an interruption came when all was done but the end: it ends when it is continued (GD-62).
-    if (state.status === "suspended" && state.waits.some((wait) => wait.step_id === undefined)) return;
+    if (state.status === "suspended" && state.waits.some((wait) => wait.step_id === undefined))
+      return this.settleDown();
     if (run.host.ended === undefined) standStill(this, run);
     else this.#programEnded(run, run.host.ended);
   }
@@ -319,7 +323,7 @@ export class TreeExecutor {
 
   /** Lets go of the tree once every run of it has ended or waits for the outside. */
   settleDown(): void {
-    if (this.#closing !== undefined || this.#closed || this.journal.poisoned !== undefined) return;
+    if (this.closing || this.hearing > 0 || this.journal.poisoned !== undefined) return;
     const rest = restOf(this);
     if (rest === undefined) return;
     this.journal.update({

@@ -181,7 +181,7 @@ function endRun(tree: TreeExecutor, runId: string, stop: Stop, words: Words): vo
   if (unknown.length > 0 || open.some((step) => childIsOpen(tree, step))) {
     tree.append(runId, [...events, ...requested(tree, runId, stop)]);
     for (const step of unknown) openRepair(tree, runId, step, stop.reason, words);
-    return;
+    return overtake(tree, runId);
   }
   for (const step of open) events.push(settledBy(step, stop));
   if (stop.reason === "timeout" && open.length === 0) {
@@ -196,6 +196,14 @@ function endRun(tree: TreeExecutor, runId: string, stop: Stop, words: Words): vo
   for (const step of open) tree.runs.get(runId)?.jobs.delete(step.id);
   const run = tree.runs.get(runId);
   if (run !== undefined) tree.ended(run);
+}
+
+/** Nobody goes on with a run that is being stopped: only what became of its open steps is still asked for. */
+function overtake(tree: TreeExecutor, runId: string): void {
+  const { waits } = tree.state(runId);
+  if (waits.every((wait) => wait.step_id === undefined)) return;
+  for (const { wait_id, step_id } of waits)
+    if (step_id === undefined) tree.append(runId, [{ type: "wait_closed", wait_id, by: "stop" }]);
 }
 
 /** a call whose process died before it answered is booked at all that was reserved for it. */

@@ -108,8 +108,9 @@ export function repairWaitFor(
   lookup?: string,
 ): NewWait {
   const step = tree.state(runId).steps.get(instance);
+  const dispatch_id = dispatchId(runId, instance, step?.attempts ?? 1);
   const evidence: RepairEvidence = {
-    dispatch_id: dispatchId(runId, instance, step?.attempts ?? 1),
+    dispatch_id,
     tool,
     input_hash: step?.input_hash ?? "",
     attempt: step?.attempts ?? 1,
@@ -124,7 +125,8 @@ export function repairWaitFor(
     reason,
     side_effect: "mutating",
     ...(step?.input === undefined ? {} : { input: step.input }),
-    digest: digestOf(tree, runId, instance, tool, step?.input_hash ?? ""),
+    // Of this very attempt: what a person found out about an earlier one says nothing about it.
+    digest: hashJson([digestOf(tree, runId, instance, tool, step?.input_hash ?? ""), dispatch_id]),
     evidence,
   };
 }

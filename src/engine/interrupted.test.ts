@@ -109,7 +109,7 @@ test("RP-61 R-17 interrupted beside a mutation of unknown outcome: after the rep
     if (++round === 2) inside.open();
     return NEVER;
   };
-  const f = await fixture({ store, tools: { Read: { run }, Write: { ...writes, run } } });
+  const f = await fixture({ store, limits: { stop_grace_ms: 1 }, tools: { Read: { run }, Write: { ...writes, run } } });
   const runId = await f.start({
     steps: [tool("read"), tool("write", { tool: "Write" })],
     plan: { type: "parallel", nodes: [leaf("read"), leaf("write")] },

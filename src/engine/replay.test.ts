@@ -407,6 +407,7 @@ test("R-24 a dispatch keeps its id when it is sent again, and a retry has anothe
   const document = { steps: [tool("a")], plan: { type: "retry", max_attempts: 2, node: leaf("a") } };
   const f = await fixture({
     store,
+    limits: { stop_grace_ms: 1 },
     tools: {
       Do: {
         side_effect: "idempotent",

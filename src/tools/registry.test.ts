@@ -247,7 +247,10 @@ describe("lookup and observe", () => {
       reason: "owner is down",
     });
     for (const answer of [undefined, null, {}, { type: "gone" }, "absent"])
-      expect(await ask(() => answer)).toMatchObject({ type: "unknown" });
+      expect(await ask(() => answer)).toEqual({
+        type: "unknown",
+        reason: "the owner's answer is of no known type",
+      });
     expect(await ask(() => ({ type: "succeeded", output: 1n }))).toMatchObject({ type: "unknown" });
     expect(
       await ask(() => {

@@ -194,8 +194,8 @@ function contextOf(call: ToolCall): ToolContext {
 /** An owner that throws, or answers what is no answer, has not answered (R-10): never `absent` by accident. */
 async function readAnswer(asked: Promise<OwnerAnswer>): Promise<OwnerAnswer> {
   try {
-    const answer: OwnerAnswer = await asked;
-    switch (answer.type) {
+    const answer = (await asked) as OwnerAnswer | null | undefined;
+    switch (answer?.type) {
       case "succeeded": {
         const output = normalizeJson(answer.output === undefined ? null : answer.output);
         return { type: "succeeded", output, ...receiptOf(answer) };

@@ -35,7 +35,7 @@ export const RUNNING = {
     args: [WORKFLOW],
     summary: "start a workflow and follow it to its end",
     about:
-      "Progress goes to standard error, the output to standard output. The first Ctrl-C pauses the run and prints how to go on; it never cancels. On a terminal, approvals are asked for (Enter alone is No); elsewhere the exact command is printed and the status is 3.",
+      "Progress goes to standard error, the output to standard output. The first Ctrl-C pauses the run and prints how to go on; it never cancels. On a terminal, approvals and inputs are asked for (Enter alone is No); elsewhere the exact command is printed and the status is 3.",
     flags: [
       ...INPUT,
       BUDGET,

@@ -8,7 +8,7 @@ import { isObject } from "../values.ts";
 import { membersOf, schemaText } from "./schema.ts";
 
 const NAMES: { readonly [type in Wait["type"]]: string } = {
-  recovery: "somebody to go on with it",
+  recovery: "a resume after an interruption",
   tool_approval: "approval of a tool call",
   tool_running: "a tool that goes on by itself",
   approval: "approval",
@@ -16,7 +16,7 @@ const NAMES: { readonly [type in Wait["type"]]: string } = {
   timer: "time",
   repair: "an outcome that is not known",
   budget: "a higher budget",
-  paused: "being resumed",
+  paused: "a resume",
   child: "another run",
 };
 

@@ -100,6 +100,7 @@ export class SignalBox {
     } finally {
       tree.hearing--;
     }
+    // At once, so that its sender hears of a tree that is done; and again when what it set going has had its turn.
     tree.settleDown();
     tree.settleDownSoon();
   }

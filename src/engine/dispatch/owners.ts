@@ -17,6 +17,8 @@ const LONGEST_PAUSE_MS = 2_000;
 /** A lookup that has not answered by then cannot say; `observe` may take its time, since it is work that goes on. */
 const LOOKUP_MS = 60_000;
 
+const pauseMs = (asked: number): number => Math.min(LONGEST_PAUSE_MS, FIRST_PAUSE_MS * 2 ** Math.min(asked, 16));
+
 /** What an owner says in the end; `running` only from one that is asked once. */
 export type Word = Exclude<OwnerAnswer, { type: "deferred" }>;
 
@@ -71,7 +73,7 @@ export async function ownerWord(
       told = true;
       await tellToStop(tree, askedOf(job), name, step);
     }
-    await untilAskedAgain(tree, job, Math.min(LONGEST_PAUSE_MS, FIRST_PAUSE_MS * 2 ** Math.min(n, 16)));
+    await untilAskedAgain(tree, job, pauseMs(n));
     if (nobodyWaits(tree, job)) return undefined;
   }
 }
@@ -151,7 +153,7 @@ export async function stoppedWord(
     if ("receipt" in answer) receipt ??= answer.receipt;
     if (answer.type !== "running" && answer.type !== "deferred") return answer;
     if (n === 0) await tellToStop(tree, asked, tool.name, known);
-    await sleep(tree.ports.clock, Math.min(LONGEST_PAUSE_MS, FIRST_PAUSE_MS * 2 ** Math.min(n, 16)));
+    await sleep(tree.ports.clock, pauseMs(n));
   }
   return undefined;
 }

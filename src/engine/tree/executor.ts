@@ -244,11 +244,10 @@ export class TreeExecutor {
   /** Called when the program can go no further by itself. */
   check(run: ActiveRun): void {
     if (run.ended || run.stopping !== undefined || this.#closed) return;
-    if (this.paused) return this.settleDown();
     const state = this.state(run.runId);
-    // A pause or an interruption came when all was done but the end: it ends when it is continued (GD-62).
-    if (state.status === "suspended" && state.waits.some((wait) => wait.step_id === undefined))
-      return this.settleDown();
+    // A pause or an interruption came, perhaps when all was done but the end: it ends when it is continued (GD-62).
+    const stands = state.status === "suspended" && state.waits.some((wait) => wait.step_id === undefined);
+    if (this.paused || stands) return this.settleDown();
     if (run.host.ended === undefined) standStill(this, run);
     else this.#programEnded(run, run.host.ended);
   }

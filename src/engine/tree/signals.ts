@@ -71,8 +71,6 @@ function raiseBudget(tree: TreeExecutor, runId: string, payload: JsonObject): vo
   const run = tree.runs.get(runId);
   if (run !== undefined && tree.state(runId).status === "running") tree.armWallTimer(run);
   if (runId !== tree.rootRunId) return;
-  // Should this process not take it up, whoever drives the tree next does so at once.
-  tree.journal.update({ wake_at_ms: tree.now() });
   tree.ledger = { ...tree.ledger, limits: tree.state(runId).budget };
   tree.permits.grow(tree.ledger.limits.max_concurrency - now.max_concurrency);
   tree.dispatch.agents.sweep();

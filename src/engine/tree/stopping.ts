@@ -345,8 +345,6 @@ export async function cancelGroup(
     return tree.settleDown();
   }
   finishCancel(tree, run, key, words);
-  // A program that stands by hears of nothing, so it is not what lets go of the tree.
-  if (tree.paused) tree.settleDownSoon();
 }
 
 /** Writes what has stopped; the group is done when none of it waits for repair. */

@@ -72,15 +72,21 @@ test("R-4 what does not end in its grace is told to stop and left; what only rea
   }
 });
 
+/** A tool that says which steps have called it. */
+function recorded(): { readonly calls: string[]; readonly run: FakeTool["run"] } {
+  const calls: string[] = [];
+  const run: FakeTool["run"] = (call) => {
+    calls.push(call.step_id);
+    return ok(call.step_id);
+  };
+  return { calls, run };
+}
+
 const suspending = { max_steps: 1, on_exhausted: "suspend" };
 
 test("DESIGN §6 a process that does not stay writes a raised limit down and dispatches nothing; one that drives goes on with it", async () => {
   const store = await open();
-  const calls: string[] = [];
-  const run = (call: { step_id: string }) => {
-    calls.push(call.step_id);
-    return ok(call.step_id);
-  };
+  const { calls, run } = recorded();
   const tools = { Write: { ...writes, run } };
   const f = await fixture({ store, tools });
   const stopped = await f.run({ ...sequence("a", "b", "c"), budgets: suspending });
@@ -117,11 +123,7 @@ test.each([
   "R-36 what a process that does not stay sets going by %s is left for whoever takes the run next",
   async (verb, type) => {
     const store = await open();
-    const calls: string[] = [];
-    const run = (call: { step_id: string }) => {
-      calls.push(call.step_id);
-      return ok(call.step_id);
-    };
+    const { calls, run } = recorded();
     const tools = { Write: { ...writes, run } };
     const document =
       verb === "approve"

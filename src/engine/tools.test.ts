@@ -1,10 +1,10 @@
-/** Tool steps: classes of effect, timeouts, receipts, secrets, posture (SC-35, SC-37, R-8, R-10, R-12, RP-41, RP-42, C06). */
+/** Tool steps: classes of effect, timeouts, secrets, posture (SC-35, SC-37, R-8, R-12, RP-41, RP-42, C06). */
 import { expect, test } from "vitest";
 import type { Json } from "../domain/json.ts";
 import type { SideEffect } from "../domain/run.ts";
 import type { ToolOutcome } from "../ports/index.ts";
 import { openSqliteStore } from "../stores/sqlite/index.ts";
-import { aborted, cutStore, type FakeTool, failed, fixture, gate, leaf, NEVER, ok, turn } from "./fixture.ts";
+import { aborted, type FakeTool, failed, fixture, gate, leaf, NEVER, ok, turn } from "./fixture.ts";
 import { unpackText } from "./index.ts";
 
 const open = () => openSqliteStore({ path: ":memory:" });
@@ -260,124 +260,6 @@ test("R-12 a mutation that answers after it was given up is evidence of its repa
   await f.engine.idle(runId);
   expect(await f.state(runId)).toMatchObject({ status: "suspended", waits: [{ type: "repair" }] });
   expect((await store.listWaits({ run_id: runId, limit: 10 }))[0]?.evidence?.late_results).toHaveLength(1);
-});
-
-test("R-10 a receipt is durable before the tool goes on; after a crash its owner is asked, not the tool", async () => {
-  const store = await open();
-  const inside = gate();
-  let at = 0;
-  const mutation = (observe: FakeTool["observe"], run: FakeTool["run"]): Record<string, FakeTool> => ({
-    Do: { ...writes, run, ...(observe === undefined ? {} : { observe }) },
-  });
-  const dying = await fixture({
-    store: cutStore(store, 3),
-    tools: mutation(
-      async () => ({ type: "unknown" }),
-      async (call) => {
-        await call.receipt({ ticket: 7 });
-        at = (await store.getRun(call.run_id))?.last_sequence ?? 0;
-        inside.open();
-        return NEVER;
-      },
-    ),
-  });
-  const runId = await dying.start(one());
-  await inside.promise;
-  expect(at).toBe(6);
-  dying.engine.holds(runId)?.append(runId, [{ type: "decision", key: "last words", value: 1 }]);
-  await dying.engine.idle(runId).catch(() => undefined);
-  let calls = 0;
-  const seen: Json[] = [];
-  const f = await fixture({
-    store,
-    tools: mutation(
-      async (_, query) => {
-        seen.push(query.receipt);
-        return { type: "succeeded", output: "from its owner" };
-      },
-      () => ok(++calls),
-    ),
-  });
-  const state = await f.resume(runId);
-  expect([state.status, state.output, calls, seen]).toEqual(["succeeded", "from its owner", 0, [{ ticket: 7 }]]);
-});
-
-test("R-10 an owner that gave a receipt and no longer knows it is not sent the work again: a person says what became of it", async () => {
-  const store = await open();
-  const inside = gate();
-  let calls = 0;
-  const tools: Record<string, FakeTool> = {
-    Do: {
-      ...writes,
-      observe: async () => ({ type: "absent" }),
-      run: async (call) => {
-        calls++;
-        await call.receipt({ ticket: 7 });
-        inside.open();
-        return NEVER;
-      },
-    },
-  };
-  const dying = await fixture({ store, tools, limits: { stop_grace_ms: 1 } });
-  const runId = await dying.start(one());
-  await inside.promise;
-  await dying.engine.close();
-  const f = await fixture({ store, tools });
-  const state = await f.resume(runId);
-  expect([calls, state.status, state.waits]).toMatchObject([
-    1,
-    "suspended",
-    [{ type: "repair", evidence: { receipt: { ticket: 7 }, lookup: "unknown" } }],
-  ]);
-});
-
-test("R-10 a mutation without a receipt is looked up once; absent is sent again under the same id, anything else waits", async () => {
-  for (const [answer, status, calls] of [
-    [{ type: "succeeded", output: "found" }, "succeeded", 0],
-    [{ type: "absent" }, "succeeded", 1],
-    [{ type: "failed", message: "x", retryable: false }, "failed", 0],
-    [{ type: "unknown" }, "suspended", 0],
-    [{ type: "running" }, "suspended", 0],
-    [undefined, "suspended", 0],
-  ] as const) {
-    const store = await open();
-    const inside = gate<string>();
-    const lookup = answer === undefined ? {} : { lookup: async () => answer };
-    const dying = await fixture({
-      store: cutStore(store, 2),
-      tools: {
-        Do: {
-          ...writes,
-          ...lookup,
-          run: (call) => {
-            inside.open(call.dispatch_id);
-            return NEVER;
-          },
-        },
-      },
-    });
-    const runId = await dying.start(one());
-    const id = await inside.promise;
-    dying.engine.holds(runId)?.append(runId, [{ type: "decision", key: "last words", value: 1 }]);
-    await dying.engine.idle(runId).catch(() => undefined);
-    const sent: [string, number, number][] = [];
-    const f = await fixture({
-      store,
-      tools: {
-        Do: {
-          ...writes,
-          ...lookup,
-          run: (call) => {
-            sent.push([call.dispatch_id, call.attempt, call.redispatch]);
-            return ok(1);
-          },
-        },
-      },
-    });
-    const state = answer === undefined ? await f.resume(runId, "auto") : await f.resume(runId);
-    expect([answer?.type, state.status, sent]).toEqual([answer?.type, status, calls === 1 ? [[id, 1, 1]] : []]);
-    expect(state.usage.steps).toBe(1);
-  }
 });
 
 test("SC-35 a handle reaches the tool resolved; the journal holds only the handle; an output that repeats it fails", async () => {

@@ -8,6 +8,7 @@ import { once } from "node:events";
 import { writeSync } from "node:fs";
 import { join } from "node:path";
 import { createHoldfast, defineTool } from "../../src/index.ts";
+import { leaf, plan } from "./workflows.ts";
 
 const request = JSON.parse(process.argv[2] ?? "{}") as { readonly folder: string };
 
@@ -15,21 +16,12 @@ function say(document: object): void {
   writeSync(1, `${JSON.stringify(document)}\n`);
 }
 
-const leaf = (step: string): object => ({ type: "step", step });
 const call = (id: string, workflow_id: string): object => ({
   id,
   type: "workflow",
   workflow_id,
   revision: 1,
   args: {},
-});
-const plan = (id: string, steps: readonly object[], body: object, more: object = {}): object => ({
-  workflow_schema: 1,
-  id,
-  revision: 1,
-  steps,
-  plan: body,
-  ...more,
 });
 const parallel = (...nodes: readonly object[]): object => ({ type: "parallel", nodes });
 

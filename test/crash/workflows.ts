@@ -6,9 +6,9 @@ const tool = (id: string, name: string, args: object = { n: id }): object => ({
   capabilities: [],
   args,
 });
-const leaf = (step: string): object => ({ type: "step", step });
+export const leaf = (step: string): object => ({ type: "step", step });
 const sequence = (...ids: readonly string[]): object => ({ type: "sequence", nodes: ids.map(leaf) });
-const plan = (id: string, steps: readonly object[], body: object, more: object = {}): object => ({
+export const plan = (id: string, steps: readonly object[], body: object, more: object = {}): object => ({
   workflow_schema: 1,
   id,
   revision: 1,

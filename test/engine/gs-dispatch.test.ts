@@ -24,6 +24,15 @@ const text = (group: readonly TreeCommit[]): string =>
 const hasReceipt = (state: RunState): boolean => state.steps.get("turn")?.receipt !== undefined;
 const dies = (type: string) => stopsAfter(type, text);
 
+/** A run whose process has died once the owner's receipt was stored. */
+async function leftWithReceipt(store: Awaited<ReturnType<typeof open>>, owner: TurnOwner): Promise<string> {
+  const dying = await processOn(store, { tools: { turn: owner.tool() } });
+  const runId = await dying.start(carrier());
+  await dying.until(runId, hasReceipt);
+  await dying.kill();
+  return runId;
+}
+
 test("GS-21 a fault after each dispatch boundary leaves (owner calls, receipt) = (0, none), (0, none), (1, none), (1, stored)", async () => {
   for (const [boundary, calls, handedOff, receipt] of [
     ["step_started", 0, undefined, false],
@@ -180,10 +189,7 @@ test("GS-27 a mutation with a receipt: deferred leaves it as it is, unknown is r
   const store = await open();
   const owner = new TurnOwner();
   owner.prompt = false;
-  const dying = await processOn(store, { tools: { turn: owner.tool() } });
-  const runId = await dying.start(carrier());
-  await dying.until(runId, hasReceipt);
-  await dying.kill();
+  const runId = await leftWithReceipt(store, owner);
   const clock = new TestClock();
   const f = await processOn(store, { tools: { turn: owner.tool() }, clock });
   let asked = 0;
@@ -321,10 +327,7 @@ test.each([
     const store = await open();
     const owner = new TurnOwner();
     owner.prompt = false;
-    const dying = await processOn(store, { tools: { turn: owner.tool() } });
-    const runId = await dying.start(carrier());
-    await dying.until(runId, hasReceipt);
-    await dying.kill();
+    const runId = await leftWithReceipt(store, owner);
     const f = await processOn(store, { tools: { turn: owner.tool() } });
     const tree = taken ? await f.engine.attach(runId) : undefined;
     if (tree !== undefined) await f.engine.go(tree, "auto");
@@ -347,10 +350,7 @@ test("R-12 an owner that goes on past the grace of a stop leaves a repair, which
   const store = await open();
   const owner = new TurnOwner();
   owner.prompt = false;
-  const dying = await processOn(store, { tools: { turn: owner.tool() } });
-  const runId = await dying.start(carrier());
-  await dying.until(runId, hasReceipt);
-  await dying.kill();
+  const runId = await leftWithReceipt(store, owner);
   const f = await processOn(store, { tools: { turn: owner.tool() }, limits: { stop_grace_ms: 30 } });
   await f.signal(runId, "cancel", { decided_by: "os:a" });
   const { waits } = await f.state(runId);

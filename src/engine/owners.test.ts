@@ -1,8 +1,9 @@
-/** What the owner of an attempt is asked after a crash, and what follows from its word (R-10). */
+/** What the owner of an attempt is asked after a crash, and what follows from its word (R-10, SC-35). */
 import { expect, test } from "vitest";
 import type { Json } from "../domain/json.ts";
 import { openSqliteStore } from "../stores/sqlite/index.ts";
 import { cutStore, type FakeTool, fixture, gate, leaf, NEVER, ok } from "./fixture.ts";
+import { unpackText } from "./index.ts";
 
 const open = () => openSqliteStore({ path: ":memory:" });
 const tool = (id: string, more: object = {}) => ({ id, type: "tool", tool: "Do", args: { n: 1 }, ...more });
@@ -125,4 +126,75 @@ test("R-10 a mutation without a receipt is looked up once; absent is sent again 
     expect([answer?.type, state.status, sent]).toEqual([answer?.type, status, calls === 1 ? [[id, 1, 1]] : []]);
     expect(state.usage.steps).toBe(1);
   }
+});
+
+test.each([
+  ["whose call broke off", false],
+  ["whose process has died", true],
+])(
+  "SC-35 an owner that repeats a secret when it is asked about an attempt %s: the secret is not kept",
+  async (_, dies) => {
+    const store = await open();
+    const secret = "s3cr3t-value-of-the-vault";
+    const inside = gate();
+    const options = {
+      store,
+      limits: { stop_grace_ms: 1 },
+      secrets: { resolve: async () => ({ ok: true, value: secret }) as const },
+      tools: {
+        Do: {
+          ...writes,
+          lookup: async () => ({ type: "succeeded", output: { echoed: secret } }) as const,
+          run: () => {
+            inside.open();
+            if (!dies) throw new Error("the line broke");
+            return NEVER;
+          },
+        },
+      },
+    };
+    const f = await fixture(options);
+    const runId = await f.start(one({ args: { token: { $secret: "vault" } } }));
+    await inside.promise;
+    if (dies) await f.engine.close();
+    else await f.engine.idle(runId);
+    const state = dies ? await (await fixture(options)).resume(runId) : await f.state(runId);
+    expect(state).toMatchObject({ status: "failed", failure: { code: "invalid_output" } });
+    expect((await store.readSegments(runId, 0, 1 << 20)).map((segment) => unpackText(segment)).join("")).not.toContain(
+      secret,
+    );
+  },
+);
+
+test("SC-35 an owner that repeats a secret when its run is cancelled after a crash: that it succeeded is kept, not what it said", async () => {
+  const store = await open();
+  const secret = "s3cr3t-value-of-the-vault";
+  const inside = gate();
+  const options = {
+    store,
+    limits: { stop_grace_ms: 1 },
+    secrets: { resolve: async () => ({ ok: true, value: secret }) as const },
+    tools: {
+      Do: {
+        ...writes,
+        lookup: async () => ({ type: "succeeded", output: { echoed: secret } }) as const,
+        run: () => {
+          inside.open();
+          return NEVER;
+        },
+      },
+    },
+  };
+  const dying = await fixture(options);
+  const runId = await dying.start(one({ args: { token: { $secret: "vault" } } }));
+  await inside.promise;
+  await dying.engine.close();
+  const f = await fixture(options);
+  await f.signal(runId, "cancel", { decided_by: "me" });
+  const events = await f.events(runId);
+  expect(events.map(({ type }) => type).slice(-3)).toEqual(["late_result", "step_cancelled", "run_cancelled"]);
+  expect(events.at(-3)).toMatchObject({
+    result: { type: "succeeded", unstorable: expect.stringContaining("secrets") },
+  });
+  expect(JSON.stringify(events)).not.toContain(secret);
 });

@@ -25,10 +25,10 @@ export function withKind(reason: Failure, spec: ToolSpec, tool: ToolDescriptor, 
 }
 
 /** An owner's word on an attempt that was told to stop: it has ended, and what it did is kept (GD-40). */
-export function heardAfterStop(job: Job, spec: ToolSpec, word: Word): void {
+export function heardAfterStop(job: Job, spec: ToolSpec, secrets: readonly string[], word: Word): void {
   if (word.type === "running" || word.type === "unknown") return;
   job.ended = true;
-  if (word.type === "succeeded" || word.type === "failed") job.late = evidence(spec.tool, [], word);
+  if (word.type === "succeeded" || word.type === "failed") job.late = evidence(spec.tool, secrets, word);
 }
 
 export function couldNotPlan(error: unknown): Failed {

@@ -143,8 +143,12 @@ export class ToolDispatch {
     const tool = tree.ports.tools.describe(spec.tool);
     job.stage = "running";
     const word = tool === undefined ? undefined : await ownerWord(tree, job, spec.tool, tool);
+    // The owner was given them by the process that died, and may repeat them.
+    const given = word === undefined ? undefined : await resolveSecrets(tree, job);
+    const secrets = given?.ok === true ? given.values : [];
     if (tree.closed || job.run.ended) return;
-    if (tool !== undefined && word !== undefined && (await this.#applyOwner(job, spec, tool, step, word))) return;
+    if (tool !== undefined && word !== undefined && (await this.#applyOwner(job, { spec, tool, secrets }, step, word)))
+      return;
     if (isDropped(job) || tree.paused) return;
     if (step.side_effect === "mutating" || tool === undefined) {
       const reason =
@@ -155,14 +159,19 @@ export class ToolDispatch {
   }
 
   /** True when the owner's answer settled the step or made it wait; false when the table goes on. */
-  async #applyOwner(job: Job, spec: ToolSpec, tool: ToolDescriptor, step: StepState, answer: Word): Promise<boolean> {
+  async #applyOwner(
+    job: Job,
+    { spec, tool, secrets }: Pick<Handover, "spec" | "tool" | "secrets">,
+    step: StepState,
+    answer: Word,
+  ): Promise<boolean> {
     if (isDropped(job)) {
-      heardAfterStop(job, spec, answer);
+      heardAfterStop(job, spec, secrets, answer);
       return true;
     }
     switch (answer.type) {
       case "succeeded":
-        this.#succeed(job, spec, tool, answer.output, []);
+        this.#succeed(job, spec, tool, answer.output, secrets);
         return true;
       case "failed":
         this.#tree.fail(
@@ -417,7 +426,8 @@ export class ToolDispatch {
    * R-8: a mutation that did not say what became of it. Its owner is asked where it can tell (table of DESIGN §6), and
    * what it has never heard of is sent once more where `resend` allows; else a person says.
    */
-  async #unknown(job: Job, { spec, tool }: Handover, reason: string, resend: boolean): Promise<void> {
+  async #unknown(job: Job, handover: Handover, reason: string, resend: boolean): Promise<void> {
+    const { spec, tool, secrets } = handover;
     const tree = this.#tree;
     // Whoever has taken the tree over meanwhile asks for itself (R-5).
     if (tree.closed) return;
@@ -426,13 +436,13 @@ export class ToolDispatch {
     job.ended = false;
     const word = await ownerWord(tree, job, spec.tool, tool);
     if (tree.closed || job.run.ended || tree.paused || isDropped(job)) {
-      if (word !== undefined) heardAfterStop(job, spec, word);
+      if (word !== undefined) heardAfterStop(job, spec, secrets, word);
       return;
     }
     const step = tree.state(job.run.runId).steps.get(job.instance);
     const settles = word?.type === "succeeded" || word?.type === "failed" || word?.type === "cancelled";
     if (step !== undefined && word !== undefined && (settles || (word.type === "absent" && resend)))
-      return void (await this.#applyOwner(job, spec, tool, step, word));
+      return void (await this.#applyOwner(job, handover, step, word));
     job.ended = true;
     const more = word?.type === "unknown" && word.reason !== undefined ? `; ${word.reason}` : "";
     suspendStep(tree, job, "outcome unknown", repairWait(tree, job, `${reason}${more}`, word?.type));

@@ -4,8 +4,9 @@
  * "cancelled": it waits for repair, and the answer ends the run as the stop would have.
  */
 import type { EventBody } from "../../domain/events.ts";
+import type { Json } from "../../domain/json.ts";
 import { settleAgent } from "../../domain/ledger.ts";
-import { definitionKey, frontier } from "../../domain/plan/index.ts";
+import { definitionKey, frontier, secretHandles } from "../../domain/plan/index.ts";
 import { openSteps } from "../../domain/questions.ts";
 import { failure, isTerminal, type StopReason } from "../../domain/run.ts";
 import type { RunState, StepState } from "../../domain/state.ts";
@@ -254,14 +255,20 @@ function askedFor({ text, decided_by, requested_at_ms }: Stop): {
 function late(tree: TreeExecutor, runId: string, open: readonly StepState[], words: Words): EventBody[] {
   const events: EventBody[] = [];
   for (const step of open) {
-    const word = words.get(wordKey(runId, step.id));
-    const said =
-      word?.type === "succeeded" || word?.type === "failed" ? evidence(step.tool ?? "", [], word) : undefined;
+    const said = saidOf(step, words.get(wordKey(runId, step.id)));
     const result = said ?? tree.runs.get(runId)?.jobs.get(step.id)?.late;
     if (result !== undefined && step.side_effect !== "read_only")
       events.push({ type: "late_result", step_id: step.id, attempt: step.attempts, result });
   }
   return events;
+}
+
+/** What an owner answered, to be kept; where it was given secrets it may repeat them, and nobody here knows them. */
+function saidOf(step: StepState, word: Word | undefined): Json | undefined {
+  if (word?.type !== "succeeded" && word?.type !== "failed") return undefined;
+  if (secretHandles(step.input ?? null).length > 0)
+    return { type: word.type, unstorable: "it was given secrets and may repeat them" };
+  return evidence(step.tool ?? "", [], word);
 }
 
 function requested(tree: TreeExecutor, runId: string, stop: Stop): EventBody[] {
